@@ -57,6 +57,8 @@ thread_local! {
     /// it: the answer of the call during which this thread has served another one, for instance.
     static LEFT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static EXIT: Exit = const { Exit };
+    /// Parcels for requests that this thread will serve.
+    static SPARE: RefCell<Vec<Served>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has the driver forget a thread that ends.
@@ -192,8 +194,8 @@ fn tell_uncaught(t: &Thread) {
     }
 }
 
-/// Takes a message in.
-fn receive(message: &TransactionData) -> Box<Parcel> {
+/// Takes a message in, in place of a parcel's contents.
+pub fn receive(message: &TransactionData, parcel: &mut Parcel) {
     driver().receive(message, |bytes, brought| {
         let object = |(at, brought)| {
             let object = match brought {
@@ -203,62 +205,90 @@ fn receive(message: &TransactionData) -> Box<Parcel> {
             };
             Some((at, object))
         };
-        let objects = brought.into_iter().filter_map(object).collect();
-        Box::new(Parcel::received(bytes, objects))
-    })
+        parcel.refill(bytes, brought.into_iter().filter_map(object));
+    });
+}
+
+/// The parcels of a request and of its reply, which Java has by their numbers while it serves. A
+/// thread keeps them for the next request.
+struct Served {
+    request: u32,
+    reply: u32,
+}
+
+impl Served {
+    /// Parcels without contents.
+    fn obtain() -> Served {
+        let new =
+            || Served { request: PARCELS.add(Box::default()), reply: PARCELS.add(Box::default()) };
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(new)
+    }
+
+    /// Keeps the parcels, of which Java has forgotten the numbers.
+    fn recycle(self) {
+        for number in [self.request, self.reply] {
+            PARCELS.with(number, Parcel::clear);
+        }
+        SPARE.with_borrow_mut(|spare| spare.push(self));
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for number in [self.request, self.reply] {
+            drop(PARCELS.remove(number));
+        }
+    }
 }
 
 /// Serves a request by the Java object that it is for.
 fn serve_one(t: &Thread, message: &TransactionData) {
     let before = CALLER.replace(Some(Caller { pid: message.sender_pid, uid: message.sender_euid }));
-    let request = receive(message);
-    let is_two_way = message.flags & TF_ONE_WAY == 0;
+    let parcels = Served::obtain();
+    PARCELS.with(parcels.request, |request| receive(message, request));
     let node = nodes().get(message.target);
     let binder = node.map(|node| node.object(|object| t.keep(object.get())));
-    let mut reply = Box::<Parcel>::default();
-    let status = match (message.code, binder) {
+    let mut reply = Parcel::default();
+    let (status, is_over) = match (message.code, binder) {
         (PING, Some(_)) => {
             reply.write_i32(0);
-            0
+            (0, true)
         }
         (_, Some(binder)) => {
-            let answered = execute(t, binder, message, request, reply);
-            reply = answered.1;
-            if answered.0 { 0 } else { UNKNOWN_TRANSACTION }
+            let (status, is_over) = execute(t, binder, message, &parcels);
+            reply = PARCELS.with(parcels.reply, std::mem::take).unwrap_or_default();
+            (status, is_over)
         }
-        (_, None) => -Errno::NOENT.raw_os_error(),
+        (_, None) => (-Errno::NOENT.raw_os_error(), true),
     };
-    if is_two_way {
+    if message.flags & TF_ONE_WAY == 0 {
         send_reply(t, &reply, status);
+    }
+    if is_over {
+        PARCELS.with(parcels.reply, |place| *place = reply);
+        parcels.recycle();
     }
     CALLER.set(before);
 }
 
-/// Has Java's Binder serve a request. False if it does not know the code.
-fn execute(
-    t: &Thread,
-    binder: Ref,
-    message: &TransactionData,
-    request: Box<Parcel>,
-    reply: Box<Parcel>,
-) -> (bool, Box<Parcel>) {
-    let numbers = [request, reply].map(|parcel| PARCELS.add(parcel));
+/// Has Java's Binder serve a request: the status, and whether it has come to its end. If it has
+/// not, it may have parcels of these numbers still.
+fn execute(t: &Thread, binder: Ref, message: &TransactionData, parcels: &Served) -> (i32, bool) {
     let args = [
         Value::Ref(binder),
         Value::Int(message.code as i32),
-        Value::Int(numbers[0] as i32),
-        Value::Int(numbers[1] as i32),
+        Value::Int(parcels.request as i32),
+        Value::Int(parcels.reply as i32),
         Value::Int(message.flags as i32),
     ];
-    let is_known = match t.invoke(classes().exec_transact, &args) {
-        Ok(known) => known.int() != 0,
+    match t.invoke(classes().exec_transact, &args) {
+        Ok(known) if known.int() != 0 => (0, true),
+        Ok(_) => (UNKNOWN_TRANSACTION, true),
         Err(_) => {
             tell_uncaught(t);
-            false
+            (UNKNOWN_TRANSACTION, false)
         }
-    };
-    let [_, reply] = numbers.map(|number| PARCELS.remove(number));
-    (is_known, reply.unwrap_or_default())
+    }
 }
 
 fn send_reply(t: &Thread, reply: &Parcel, status: i32) {
@@ -272,7 +302,8 @@ fn send_reply(t: &Thread, reply: &Parcel, status: i32) {
     let _ = converse(t, &Commands::new().message(BC_REPLY, &message), false);
 }
 
-/// Calls a remote object, and serves what the call causes here. None for a one-way call.
+/// Calls a remote object, and serves what the call causes here. Returns the answer's contents: none
+/// for a one-way call.
 ///
 /// # Errors
 /// Why there is no answer.
@@ -282,7 +313,26 @@ pub fn call(
     code: u32,
     flags: u32,
     request: &Parcel,
-) -> Result<Option<Box<Parcel>>, CallError> {
+) -> Result<Parcel, CallError> {
+    let mut reply = Parcel::default();
+    if let Some(answer) = transact(t, target, code, flags, request)? {
+        receive(&answer, &mut reply);
+    }
+    Ok(reply)
+}
+
+/// The same, but for the contents: the caller has to [`receive`] them.
+///
+/// # Errors
+/// As [`call`].
+#[must_use = "the answer keeps its buffer until it is received"]
+pub fn transact(
+    t: &Thread,
+    target: &RemoteRef,
+    code: u32,
+    flags: u32,
+    request: &Parcel,
+) -> Result<Option<TransactionData>, CallError> {
     EXIT.with(|_| ());
     let offsets = request.offsets();
     let flags = flags & TF_ONE_WAY | TF_ACCEPT_FDS;
@@ -297,7 +347,7 @@ fn converse(
     t: &Thread,
     commands: &Commands,
     is_two_way: bool,
-) -> Result<Option<Box<Parcel>>, CallError> {
+) -> Result<Option<TransactionData>, CallError> {
     let mut returns = Returns::new();
     let mut commands = commands.bytes();
     let mut ended = None;
@@ -312,7 +362,7 @@ fn converse(
                 BR_TRANSACTION_COMPLETE | BR_TRANSACTION_PENDING_FROZEN if !is_two_way => {
                     ended = Some(Ok(None));
                 }
-                BR_REPLY => ended = Some(answer(&pod_read_unaligned(payload)).map(Some)),
+                BR_REPLY => ended = Some(answer(pod_read_unaligned(payload))),
                 BR_DEAD_REPLY => ended = Some(Err(CallError::Dead)),
                 BR_FAILED_REPLY | BR_FROZEN_REPLY => ended = Some(Err(CallError::Failed)),
                 _ => handle(t, command, payload),
@@ -326,14 +376,15 @@ fn converse(
     ended.expect("the loop ends with it")
 }
 
-/// What a reply says.
-fn answer(message: &TransactionData) -> Result<Box<Parcel>, CallError> {
-    let mut reply = receive(message);
-    match message.flags & TF_STATUS_CODE {
-        0 => Ok(reply),
-        _ => match reply.read_i32() {
-            0 => Ok(Box::default()),
-            status => Err(CallError::Status(status)),
-        },
+/// The reply, unless it says nothing but a status.
+fn answer(message: TransactionData) -> Result<Option<TransactionData>, CallError> {
+    if message.flags & TF_STATUS_CODE == 0 {
+        return Ok(Some(message));
+    }
+    let mut reply = Parcel::default();
+    receive(&message, &mut reply);
+    match reply.read_i32() {
+        0 => Ok(None),
+        status => Err(CallError::Status(status)),
     }
 }

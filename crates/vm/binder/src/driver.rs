@@ -6,7 +6,7 @@
 
 use baton_abi::uapi::*;
 use baton_driver::device::Device;
-use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut, pod_read_unaligned};
+use bytemuck::{bytes_of, bytes_of_mut, pod_read_unaligned};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -118,43 +118,47 @@ impl Driver {
         }
     }
 
-    /// Copies a message's data. Its buffer is freed with the thread's next [`Commands::new`], or
-    /// when another message comes. `keep` counts the objects before that, by
-    /// their offsets in ascending order.
-    pub fn receive<T>(
+    /// Takes a message in. `keep` gets its data, and its objects by their offsets in ascending
+    /// order, and counts the objects. Then the message's buffer is free for the driver, which gets
+    /// it back with the thread's next [`Commands::new`], or when another message comes.
+    pub fn receive(
         &self,
         message: &TransactionData,
-        keep: impl FnOnce(Vec<u8>, Vec<(usize, Brought)>) -> T,
-    ) -> T {
-        let mut data = vec![0; message.data_size as usize];
-        self.copy_out(message.buffer, &mut data);
-        let mut brought = Vec::new();
-        if message.offsets_size > 0 {
-            let mut offsets = vec![0u64; message.offsets_size as usize / 8];
-            self.copy_out(message.offsets, cast_slice_mut(&mut offsets));
-            offsets.sort_unstable();
-            let found = offsets.iter().filter_map(|at| brought_at(&data, *at as usize));
-            brought.extend(found);
-        }
-        let kept = keep(data, brought);
+        keep: impl FnOnce(&[u8], Vec<(usize, Brought)>),
+    ) {
+        // SAFETY: the buffer is given back below.
+        let (data, offsets) = unsafe {
+            (
+                self.delivered(message.buffer, message.data_size),
+                self.delivered(message.offsets, message.offsets_size),
+            )
+        };
+        let mut offsets: Vec<u64> =
+            offsets.chunks_exact(size_of::<u64>()).map(pod_read_unaligned).collect();
+        offsets.sort_unstable();
+        keep(data, offsets.into_iter().filter_map(|at| brought_at(data, at as usize)).collect());
         let before = FREED.replace(message.buffer);
         if before != 0 {
             Commands::default().word(BC_FREE_BUFFER, before).write();
         }
-        kept
     }
 
-    fn copy_out(&self, address: u64, into: &mut [u8]) {
-        let offset = (address as usize).wrapping_sub(self.map);
-        let fits = offset <= RECEIVE_BYTES && into.len() <= RECEIVE_BYTES - offset;
-        if into.is_empty() {
-            return;
+    /// Bytes of a message.
+    ///
+    /// # Safety
+    /// The driver has delivered the message, and does not get its buffer back while the slice is in
+    /// use.
+    unsafe fn delivered<'a>(&self, address: u64, n_bytes: u64) -> &'a [u8] {
+        let (offset, n_bytes) = ((address as usize).wrapping_sub(self.map), n_bytes as usize);
+        if n_bytes == 0 {
+            return &[];
         }
+        let fits = offset <= RECEIVE_BYTES && n_bytes <= RECEIVE_BYTES - offset;
         assert!(fits, "the driver's messages lie in the receive buffer");
         let from: *const u8 = std::ptr::with_exposed_provenance(self.map + offset);
         // SAFETY: the range lies in the map, which stays. The driver writes to no buffer that it
-        // has delivered and that nobody has freed, and peers never map it.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+        // has delivered and that it has not got back, and peers never map it.
+        unsafe { std::slice::from_raw_parts(from, n_bytes) }
     }
 
     /// The calling thread uses the driver no longer.

@@ -16,6 +16,8 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 /// The size of an object.
 const OBJECT_BYTES: usize = size_of::<FlatObject>();
+/// As much memory an empty parcel may keep.
+const KEPT_BYTES: usize = 4096;
 /// The minimum priority of an object: it asks for none, and takes over that of real-time callers.
 const NODE_FLAGS: u32 = 19 | FLAT_BINDER_FLAG_ACCEPTS_FDS | FLAT_BINDER_FLAG_INHERIT_RT;
 
@@ -85,9 +87,11 @@ impl Object {
 }
 
 impl Parcel {
-    /// What a message has brought. Objects stand in ascending order.
-    pub fn received(bytes: Vec<u8>, objects: Vec<(usize, Object)>) -> Parcel {
-        Parcel { bytes, objects, ..Parcel::default() }
+    /// Replaces the contents by those of a message. Objects come in ascending order.
+    pub fn refill(&mut self, bytes: &[u8], objects: impl Iterator<Item = (usize, Object)>) {
+        self.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.objects.extend(objects);
     }
 
     /// The bytes.
@@ -100,8 +104,11 @@ impl Parcel {
         self.objects.iter().map(|(at, _)| *at as u64).collect()
     }
 
-    /// Forgets the contents, but for the memory.
+    /// Forgets the contents. Keeps memory for the next ones, if they are small.
     pub fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
         self.bytes.clear();
         self.objects.clear();
         self.position = 0;

@@ -59,8 +59,8 @@ pub struct Class {
     pub access: u32,
     /// The superclass; none for Object, interfaces and primitive types
     pub superclass: Option<&'static Class>,
-    /// Superclasses from Object on; this class is the last
-    pub(crate) ancestors: OnceLock<Box<[&'static Class]>>,
+    /// Superclasses from Object on
+    pub(crate) superclasses: Box<[&'static Class]>,
     /// Interfaces that the class itself names
     pub interfaces: Box<[&'static Class]>,
     /// All interfaces, inherited ones included, with their methods as this class implements them
@@ -111,7 +111,7 @@ pub(crate) struct InterfaceTable {
 /// A field.
 #[derive(Debug)]
 pub struct Field {
-    pub(crate) class: OnceLock<&'static Class>,
+    pub(crate) class: Resolved<Class>,
     /// Its name
     pub name: &'static str,
     /// Its type's descriptor
@@ -129,7 +129,7 @@ pub struct Field {
 /// A method.
 #[derive(Debug)]
 pub struct Method {
-    pub(crate) class: OnceLock<&'static Class>,
+    pub(crate) class: Resolved<Class>,
     /// Its name
     pub name: &'static str,
     /// Parameters and result: `(ILjava/lang/String;)V`
@@ -146,15 +146,23 @@ pub struct Method {
     pub dex_index: u32,
     /// Its definition in the dex file
     pub definition: Option<EncodedMethod>,
-    /// Its place in the vtable, or among an interface's methods
+    /// Its place in the vtable; or [`OF_INTERFACE`] and its place among the interface's methods; or
+    /// [`IN_NO_TABLE`]
     pub(crate) table_index: AtomicU32,
     pub(crate) body: Resolved<Body>,
     /// Types of a native method's arguments, by register
     pub(crate) native_types: OnceLock<Box<[(u16, &'static Class)]>>,
 }
 
+/// The index of a direct method: an invocation runs this method itself.
+pub(crate) const IN_NO_TABLE: u32 = u32::MAX;
+/// Added to the index of an interface's method.
+pub(crate) const OF_INTERFACE: u32 = 1 << 31;
+
 /// What an invocation runs.
 #[derive(Debug)]
+// A discriminant of its own is found out with one load; each call asks for it.
+#[repr(u8)]
 pub enum Body {
     /// Bytecode
     Code(Code),
@@ -337,11 +345,13 @@ impl Class {
     }
 
     /// Whether a value of this type can be assigned to a variable of type `to`.
-    #[inline]
+    #[inline(always)]
     pub fn is_assignable_to(&'static self, to: &'static Class) -> bool {
-        if std::ptr::eq(self, to) {
-            return true;
-        }
+        self.is_subclass_of(to) || self.is_assignable_to_other(to)
+    }
+
+    #[inline(never)]
+    fn is_assignable_to_other(&'static self, to: &'static Class) -> bool {
         if to.is_interface() {
             return self.interface_table(to).is_some();
         }
@@ -354,20 +364,14 @@ impl Class {
                 }
             });
         }
-        self.is_subclass_of(to)
+        false
     }
 
     /// Whether the class is `of` or below it. Interfaces do not count.
     #[inline(always)]
     pub fn is_subclass_of(&'static self, of: &'static Class) -> bool {
-        let last = of.ancestors().len() - 1;
-        self.ancestors().get(last).is_some_and(|class| std::ptr::eq(*class, of))
-    }
-
-    /// Superclasses from Object on; this class is the last.
-    #[inline(always)]
-    pub(crate) fn ancestors(&self) -> &[&'static Class] {
-        self.ancestors.get().expect("the linker sets them")
+        std::ptr::eq(self, of)
+            || self.superclasses.get(of.superclasses.len()).is_some_and(|it| std::ptr::eq(*it, of))
     }
 
     /// Whether code of this class may name another class.
@@ -453,15 +457,23 @@ impl Class {
 
     /// The method that an invocation of `method` on an instance of this class runs.
     pub fn implementation(&self, method: &'static Method) -> Option<&'static Method> {
-        let index = method.table_index.load(Ordering::Relaxed) as usize;
-        if method.is_direct() {
+        let index = method.table_index.load(Ordering::Relaxed);
+        if index == IN_NO_TABLE {
             return Some(method);
         }
-        if method.class().is_interface() {
-            let found = self.interface_table(method.class()).and_then(|it| it.methods.get(index));
-            return found.copied();
+        if index & OF_INTERFACE != 0 {
+            let methods = &self.interface_table(method.class())?.methods;
+            return methods.get((index - OF_INTERFACE) as usize).copied();
         }
-        self.vtable.get(index).copied()
+        self.vtable.get(index as usize).copied()
+    }
+
+    /// The same of a method in the vtable, if this class is the method's or below it.
+    #[inline(always)]
+    pub(crate) fn overriding(&'static self, method: &'static Method) -> Option<&'static Method> {
+        // No vtable is as long as the numbers in place of an index.
+        let index = method.table_index.load(Ordering::Relaxed) as usize;
+        self.vtable.get(index).copied().filter(|_| self.is_subclass_of(method.class()))
     }
 
     /// The class's simple file name in stack traces, if its definition has one.
@@ -593,7 +605,7 @@ impl Method {
             parameter_descriptors(signature).into_iter().map(Kind::of).collect();
         let registers: u16 = parameters.iter().map(|kind| 1 + u16::from(kind.is_wide())).sum();
         let method = Method {
-            class: OnceLock::new(),
+            class: Resolved::new(),
             name,
             signature,
             parameters,
@@ -602,7 +614,7 @@ impl Method {
             n_argument_registers: 1 + registers,
             dex_index: u32::MAX,
             definition: None,
-            table_index: AtomicU32::new(u32::MAX),
+            table_index: AtomicU32::new(IN_NO_TABLE),
             body: Resolved::new(),
             native_types: OnceLock::new(),
         };
@@ -615,7 +627,7 @@ impl Field {
     /// A field that no dex file defines.
     pub(crate) fn synthetic(name: &'static str, descriptor: &'static str) -> Field {
         Field {
-            class: OnceLock::new(),
+            class: Resolved::new(),
             name,
             descriptor,
             kind: Kind::of(descriptor),

@@ -3,8 +3,8 @@
 use crate::class::{Field, LoadedDex};
 use crate::dex_files::text;
 use crate::object::{Kind, Shape, Sort};
+use crate::resolved::Resolved;
 use baton_dex::EncodedField;
-use std::sync::OnceLock;
 
 /// Where static fields begin in a mirror, whatever fields java.lang.Class has.
 const STATICS: u32 = 32;
@@ -24,7 +24,7 @@ fn new_field(dex: &'static LoadedDex, definition: &EncodedField) -> Field {
     let id = dex.file.field(definition.id);
     let descriptor = text(dex.file.descriptor(id.type_id));
     Field {
-        class: OnceLock::new(),
+        class: Resolved::new(),
         name: text(dex.file.string(id.name)),
         descriptor,
         kind: Kind::of(descriptor),

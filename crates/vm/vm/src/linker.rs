@@ -6,7 +6,10 @@
 
 use crate::allocation::{self, OutOfMemory};
 use crate::cards::note_root;
-use crate::class::{Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access};
+use crate::class::{
+    Class, Definition, Field, IN_NO_TABLE, InterfaceTable, LoadedDex, Loader, Method, OF_INTERFACE,
+    access,
+};
 use crate::descriptor::java_name;
 use crate::dex_files::text;
 use crate::layout::{lay_out, place, shape};
@@ -162,7 +165,7 @@ fn bare(loader: Loader) -> Class {
         descriptor: "",
         access: 0,
         superclass: None,
-        ancestors: OnceLock::new(),
+        superclasses: Box::default(),
         interfaces: Box::default(),
         interface_tables: Box::default(),
         loader,
@@ -184,16 +187,12 @@ fn bare(loader: Loader) -> Class {
 
 /// Places a class for ever, and completes what refers to it.
 fn new_class(vm: &Vm, class: Class) -> Linked<&'static Class> {
+    let superclasses =
+        class.superclass.map_or(Vec::new(), |it| [&it.superclasses[..], &[it]].concat());
+    let class = Class { superclasses: superclasses.into(), ..class };
     let class = vm.arena.place(class).ok_or(LinkError::OutOfMemory)?;
-    for field in class.fields {
-        field.class.set(class).expect("the linker is the only one to set it");
-    }
-    for method in class.methods {
-        method.class.set(class).expect("the linker is the only one to set it");
-    }
-    let mut ancestors = class.superclass.map_or(Vec::new(), |it| it.ancestors().to_vec());
-    ancestors.push(class);
-    class.ancestors.set(ancestors.into()).expect("the linker is the only one to set it");
+    class.fields.iter().for_each(|field| field.class.set(class));
+    class.methods.iter().for_each(|method| method.class.set(class));
     Ok(class)
 }
 
@@ -311,7 +310,7 @@ fn link(
     let virtual_methods = &methods[data.direct_methods.len()..];
     let vtable = if is_interface {
         for (index, method) in virtual_methods.iter().enumerate() {
-            method.table_index.store(index as u32, Relaxed);
+            method.table_index.store(OF_INTERFACE | index as u32, Relaxed);
         }
         superclass.map_or(Box::default(), |it| it.vtable.clone())
     } else {
@@ -388,7 +387,7 @@ fn new_method(dex: &'static LoadedDex, definition: &EncodedMethod) -> Method {
     let is_static = definition.access_flags & access::STATIC != 0;
     let registers = parameters.iter().map(|kind| if kind.is_wide() { 2 } else { 1 }).sum::<u16>();
     Method {
-        class: OnceLock::new(),
+        class: Resolved::new(),
         name: text(dex.file.string(id.name)),
         signature: dex.file.signature(id.proto).leak(),
         n_argument_registers: registers + u16::from(!is_static),
@@ -397,7 +396,7 @@ fn new_method(dex: &'static LoadedDex, definition: &EncodedMethod) -> Method {
         access: definition.access_flags,
         dex_index: definition.id.0,
         definition: Some(*definition),
-        table_index: AtomicU32::new(u32::MAX),
+        table_index: AtomicU32::new(IN_NO_TABLE),
         body: Resolved::new(),
         native_types: OnceLock::new(),
     }

@@ -106,7 +106,7 @@ pub(crate) fn implementation(
 /// A method of which invocations throw IncompatibleClassChangeError.
 fn conflict(like: &'static Method) -> &'static Method {
     let method = Method {
-        class: like.class.clone(),
+        class: Resolved::new(),
         name: like.name,
         signature: like.signature,
         parameters: like.parameters.clone(),
@@ -119,6 +119,7 @@ fn conflict(like: &'static Method) -> &'static Method {
         body: Resolved::new(),
         native_types: OnceLock::new(),
     };
+    method.class.set(like.class());
     method.body.set(Box::leak(Box::new(Body::Conflict)));
     Box::leak(Box::new(method))
 }

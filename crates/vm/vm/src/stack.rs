@@ -11,10 +11,11 @@
 //! A wide value has its halves in two slots. The stack is not Rust's: its depth has a limit of its
 //! own, and a collector reads it while the thread waits.
 //!
-//! **Invariant**: a reference in a slot below the top is null or an object that is not free. Slots
-//! are cleared, or get the arguments, when a frame is pushed.
+//! **Invariants**: a reference in a slot below the top is null or an object that is not free. Slots
+//! are cleared, or get the arguments, when a frame is pushed. There are at least as many slots and
+//! frames as their limits say, and as are in use.
 
-use crate::class::Method;
+use crate::class::{Code, Method};
 use crate::memory::{Pages, Zero};
 use crate::object::{Kind, Ref};
 use crate::resolved::Resolved;
@@ -37,13 +38,15 @@ pub struct Stack {
 #[derive(Debug)]
 pub struct Frame {
     pub(crate) method: Resolved<Method>,
+    /// Its bytecode, empty if it has none
+    pub(crate) code: Resolved<Code>,
     /// The first slot
     pub(crate) base: AtomicU32,
     /// The unit of the instruction that runs, or that called
     pub(crate) pc: AtomicU32,
 }
 
-// SAFETY: zero is a number, and the null of a method.
+// SAFETY: zero is a number, and the null of a reference.
 unsafe impl Zero for Frame {}
 
 /// Slots that only the constructor of a StackOverflowError may use.
@@ -98,6 +101,7 @@ impl Stack {
     pub fn push(
         &self,
         method: &'static Method,
+        code: Option<&'static Code>,
         n_cleared: usize,
         n_arguments: usize,
     ) -> Result<Registers, Overflow> {
@@ -107,10 +111,17 @@ impl Stack {
         if !has_slots || depth >= self.most_frames.load(Relaxed) {
             return Err(Overflow);
         }
-        let frame = &self.frames[depth];
-        let slots = &self.slots[top..top + n_registers];
-        slots[..n_cleared].iter().for_each(|slot| slot.store(0, Relaxed));
+        // SAFETY: both are within their limits, and so within the tables.
+        let (frame, slots) = unsafe {
+            (self.frames.get_unchecked(depth), self.slots.get_unchecked(top..top + n_registers))
+        };
+        let (cleared, _) = slots.split_at(n_cleared);
+        cleared.iter().for_each(|slot| slot.store(0, Relaxed));
         frame.method.set(method);
+        match code {
+            Some(code) => frame.code.set(code),
+            None => frame.code.clear(),
+        }
         frame.base.store(top as u32, Relaxed);
         frame.pc.store(0, Relaxed);
         self.top.store(top + n_registers, Relaxed);
@@ -129,19 +140,33 @@ impl Stack {
     }
 
     /// Pops the top frame.
+    ///
+    /// # Panics
+    /// If there is none.
     #[inline(always)]
     pub fn pop(&self) {
-        let depth = self.depth() - 1;
-        self.top.store(self.frames[depth].base.load(Relaxed) as usize, Relaxed);
-        self.depth.store(depth, Relaxed);
+        self.top.store(self.top_frame().base.load(Relaxed) as usize, Relaxed);
+        self.depth.store(self.depth() - 1, Relaxed);
     }
 
-    /// The top frame, with its registers.
+    /// The top frame.
+    ///
+    /// # Panics
+    /// If there is none.
     #[inline(always)]
-    pub fn top_frame(&self) -> (&Frame, Registers) {
-        let frame = &self.frames[self.depth() - 1];
-        let base = frame.base.load(Relaxed) as usize;
-        (frame, Registers::of(&self.slots[base..self.top.load(Relaxed)]))
+    pub fn top_frame(&self) -> &Frame {
+        let below = self.depth().checked_sub(1).expect("a frame");
+        // SAFETY: there are at least as many frames as are in use.
+        unsafe { self.frames.get_unchecked(below) }
+    }
+
+    /// The registers of the top frame, and slots behind them.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    pub(crate) fn top_registers(&self) -> Registers {
+        Registers::of(&self.slots[self.base()..])
     }
 
     /// Keeps a reference in the top frame until that frame is popped.
@@ -178,8 +203,9 @@ impl Stack {
     ///
     /// # Panics
     /// If there is no frame.
+    #[inline(always)]
     pub fn base(&self) -> usize {
-        self.frames[self.depth() - 1].base.load(Relaxed) as usize
+        self.top_frame().base.load(Relaxed) as usize
     }
 
     /// The reference in a slot, if that slot is in use and the reference has this address.

@@ -272,6 +272,8 @@ pub struct Thread {
     pub(crate) account: Option<Account>,
     /// How many times Rust and Java call each other at this moment.
     pub(crate) nesting: Cell<u32>,
+    /// The depth of the stack's frame with which the interpreter was entered last.
+    pub(crate) entry_depth: Cell<usize>,
     /// An error says that these are too many, and is being made.
     pub(crate) is_overflowing: Cell<bool>,
     /// A result of 64 bits, until an instruction takes it.
@@ -302,11 +304,18 @@ impl Thread {
             allocator: RefCell::default(),
             account: vm.profile.as_ref().map(Profile::open),
             nesting: Cell::new(0),
+            entry_depth: Cell::new(0),
             is_overflowing: Cell::new(false),
             result: Cell::new(0),
             loading: RefCell::default(),
             extension: OnceCell::new(),
         }
+    }
+
+    /// Whether the frame with which the interpreter was entered last has been popped.
+    #[inline(always)]
+    pub(crate) fn has_returned(&self) -> bool {
+        self.state.stack.depth() < self.entry_depth.get()
     }
 
     /// The method of the top frame.

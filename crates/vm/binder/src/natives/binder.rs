@@ -56,7 +56,8 @@ pub const TABLE: &[Native] = &[
     (BINDER, "destroy", "()V", |_, _| VOID),
     (PROXY, "pingBinder", "()Z", |t, a| {
         let remote = remote(t, a)?;
-        boolean(call(t, &remote, PING, 0, &Parcel::default()).is_ok())
+        let answer = calls::call(t, &remote, PING, 0, &Parcel::default());
+        boolean(noted(&remote, answer).is_ok())
     }),
     (PROXY, "isBinderAlive", "()Z", |t, a| {
         let remote = remote(t, a)?;
@@ -65,9 +66,10 @@ pub const TABLE: &[Native] = &[
     }),
     (PROXY, "getInterfaceDescriptor", "()Ljava/lang/String;", |t, a| {
         let remote = remote(t, a)?;
-        match call(t, &remote, INTERFACE, 0, &Parcel::default()) {
-            Ok(reply) => {
-                let name = reply.and_then(|mut reply| reply.read_string());
+        let answer = calls::call(t, &remote, INTERFACE, 0, &Parcel::default());
+        match noted(&remote, answer) {
+            Ok(mut reply) => {
+                let name = reply.read_string();
                 name.map_or(NULL, |name| Ok(Value::Ref(utf16(t, &name)?)))
             }
             Err(CallError::Status(UNKNOWN_TRANSACTION)) => NULL,
@@ -143,14 +145,8 @@ fn remote(t: &Thread, a: Args) -> Result<RemoteRef, Thrown> {
     })
 }
 
-fn call(
-    t: &Thread,
-    remote: &RemoteRef,
-    code: u32,
-    flags: u32,
-    request: &Parcel,
-) -> Result<Option<Box<Parcel>>, CallError> {
-    let answer = calls::call(t, remote, code, flags, request);
+/// Notes that an object is dead if a call has found so.
+fn noted<T>(remote: &RemoteRef, answer: Result<T, CallError>) -> Result<T, CallError> {
     if matches!(answer, Err(CallError::Dead)) {
         remotes().found_dead(remote);
     }
@@ -171,12 +167,17 @@ fn transact(t: &Thread, a: Args) -> Outcome {
     let taken = PARCELS.with(number, std::mem::take).ok_or_else(|| {
         values::throw(t, "java/lang/IllegalStateException", "the parcel has been recycled")
     })?;
-    let answer = call(t, &remote, code, flags, &taken);
+    let answer = noted(&remote, calls::transact(t, &remote, code, flags, &taken));
     let n_bytes = taken.bytes().len();
     PARCELS.with(number, |place| *place = taken);
     match answer {
         Ok(answer) => {
-            PARCELS.with(reply, |reply| *reply = *answer.unwrap_or_default());
+            let fill = |reply: &mut Parcel| match &answer {
+                Some(answer) => calls::receive(answer, reply),
+                None => reply.clear(),
+            };
+            // Without a parcel for it, the answer is received all the same.
+            PARCELS.with(reply, fill).unwrap_or_else(|| fill(&mut Parcel::default()));
             boolean(true)
         }
         Err(CallError::Status(UNKNOWN_TRANSACTION)) => boolean(false),

@@ -58,17 +58,13 @@ fn check(t: &Thread, a: Args) -> Outcome {
 
 /// Calls the manager's method, whose numbers are those of Android 16 and of Android 11. The reply
 /// is read up to its status.
-fn ask(
-    t: &Thread,
-    codes: [u32; 2],
-    arguments: impl FnOnce(&mut Parcel),
-) -> Result<Box<Parcel>, Thrown> {
+fn ask(t: &Thread, codes: [u32; 2], arguments: impl FnOnce(&mut Parcel)) -> Result<Parcel, Thrown> {
     let protocol = protocol(t)?;
     let mut request = request(protocol);
     arguments(&mut request);
     let code = if protocol == Protocol::Android16 { codes[0] } else { codes[1] };
     let reply = calls::call(t, &context_manager(t)?, code, 0, &request);
-    let mut reply = reply.ok().flatten().ok_or_else(|| {
+    let mut reply = reply.map_err(|_| {
         throw(t, "android/os/RemoteException", Some("the service manager does not answer"))
     })?;
     match Reader::new(reply.bytes()).status() {

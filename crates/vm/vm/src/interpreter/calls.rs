@@ -1,15 +1,15 @@
 //! Calls: which method runs, and how its frame comes to be.
 
-use super::context::{Context, Flow, Place};
+use super::context::{CALL_UNITS, Context, Flow, Place};
 use super::prepare::prepare;
-use crate::class::{Body, Class, Method};
+use crate::class::{Body, Class, Code, Method};
 use crate::exception::{self, OrThrow};
 use crate::initialize;
 use crate::invoke_dynamic;
 use crate::monitor;
 use crate::object::Ref;
 use crate::resolution;
-use crate::stack::{Args, Value};
+use crate::stack::{Args, Registers as Frame, Value};
 use crate::vm::{Thread, Thrown};
 use baton_dex::{CallSiteId, MethodId};
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,35 +55,35 @@ pub(super) fn range(c: Context<'_>) -> Registers {
 }
 
 #[inline(always)]
-fn method(c: Context<'_>) -> Result<&'static Method, Thrown> {
+fn method(c: Context<'_>) -> Result<&'static Method, Flow> {
     match c.dex().methods[c.pc.bbbb()].get() {
         Some(method) => Ok(method),
-        None => resolve(c.place()),
+        None => Err(Flow::Find(resolve)),
     }
 }
 
 #[cold]
-fn resolve(p: Place<'_>) -> Result<&'static Method, Thrown> {
+fn resolve(p: Place<'_>) -> Result<(), Thrown> {
     p.save();
     let id = MethodId(p.pc.bbbb() as u32);
-    p.t.scope(|| {
-        resolution::resolve_method(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
-    })
+    let class = p.method().class();
+    p.t.scope(|| resolution::resolve_method(p.t, p.code().dex, id, Some(class)).or_throw(p.t))?;
+    Ok(())
 }
 
-/// The receiver of a call; the exception if it is null.
+/// The method that an instruction names, and the receiver; or the end if there is none.
 #[inline(always)]
-fn receiver(
+fn method_and_receiver(
     c: Context<'_>,
-    method: &'static Method,
     registers: Registers,
     how: &str,
-) -> Result<Ref, Thrown> {
+) -> Result<(&'static Method, Ref), Flow> {
+    let method = method(c)?;
     let receiver = c.r.reference(registers.get(0));
     if receiver.is_null() {
-        return Err(on_null(c.place(), method, how));
+        return Err(on_null(c.place(), method, how).into());
     }
-    Ok(receiver)
+    Ok((method, receiver))
 }
 
 #[cold]
@@ -104,47 +104,52 @@ fn wrong_sort(p: Place<'_>, method: &Method, expected: &str, found: &str) -> Thr
 
 #[inline(always)]
 pub(super) fn virtual_(c: Context<'_>, registers: Registers) -> Flow {
-    // What verification of types would prove.
-    dispatched(c, registers, "virtual", |_, method| c.unverified(method.class().descriptor))
+    let (method, receiver) = match method_and_receiver(c, registers, "virtual") {
+        Ok(found) => found,
+        Err(end) => return end,
+    };
+    match Class::of(receiver).overriding(method) {
+        Some(target) => Flow::Call(target),
+        None => dispatch(c.place(), method, receiver, "virtual"),
+    }
 }
 
 #[inline(always)]
 pub(super) fn interface(c: Context<'_>, registers: Registers) -> Flow {
-    dispatched(c, registers, "interface", |class, method| {
-        let names = (class.pretty_name(), method.class().pretty_name());
-        let message = format!("Class '{}' does not implement interface '{}'", names.0, names.1);
-        c.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
-    })
+    match method_and_receiver(c, registers, "interface") {
+        Ok((method, receiver)) => dispatch(c.place(), method, receiver, "interface"),
+        Err(end) => end,
+    }
 }
 
-/// Calls the implementation that the receiver's class has. `lacking` throws if it has none.
-#[inline(always)]
-fn dispatched(
-    c: Context<'_>,
-    registers: Registers,
-    how: &str,
-    lacking: impl FnOnce(&'static Class, &'static Method) -> Thrown,
-) -> Flow {
-    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, how)?)));
-    let (method, receiver) = match found {
-        Ok(found) => found,
-        Err(Thrown) => return Flow::Throw,
-    };
+/// Finds the implementation that the receiver's class has.
+// Out of line: needs more registers than a call of a method in a vtable.
+#[inline(never)]
+fn dispatch(p: Place<'_>, method: &'static Method, receiver: Ref, how: &str) -> Flow {
     if method.is_static() {
-        return wrong_sort(c.place(), method, how, "static").into();
+        return wrong_sort(p, method, how, "static").into();
     }
     let class = Class::of(receiver);
     match class.implementation(method) {
-        Some(target) if class.is_assignable_to(method.class()) => call(c, target, registers),
-        _ => lacking(class, method).into(),
+        Some(target) if class.is_assignable_to(method.class()) => Flow::Call(target),
+        _ if how == "interface" => lacks_interface(p, class, method).into(),
+        // What verification of types would prove.
+        _ => p.unverified(method.class().descriptor).into(),
     }
 }
 
+#[cold]
+fn lacks_interface(p: Place<'_>, class: &'static Class, method: &'static Method) -> Thrown {
+    let names = (class.pretty_name(), method.class().pretty_name());
+    let message = format!("Class '{}' does not implement interface '{}'", names.0, names.1);
+    p.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
+}
+
+#[inline(always)]
 pub(super) fn super_(c: Context<'_>, registers: Registers) -> Flow {
-    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "super")?)));
-    let (method, receiver) = match found {
+    let (method, receiver) = match method_and_receiver(c, registers, "super") {
         Ok(found) => found,
-        Err(Thrown) => return Flow::Throw,
+        Err(end) => return end,
     };
     let target = if method.class().is_interface() {
         Some(method)
@@ -158,22 +163,23 @@ pub(super) fn super_(c: Context<'_>, registers: Registers) -> Flow {
     };
     match target {
         Some(target) if Class::of(receiver).is_assignable_to(c.method().class()) => {
-            call(c, target, registers)
+            Flow::Call(target)
         }
         Some(_) => c.unverified("an instance of the class").into(),
-        None => {
-            let message = method.pretty();
-            c.throw("Ljava/lang/NoSuchMethodError;", &message).into()
-        }
+        None => no_such_method(c.place(), method).into(),
     }
+}
+
+#[cold]
+fn no_such_method(p: Place<'_>, method: &'static Method) -> Thrown {
+    p.throw("Ljava/lang/NoSuchMethodError;", &method.pretty())
 }
 
 #[inline(always)]
 pub(super) fn direct(c: Context<'_>, registers: Registers) -> Flow {
-    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "direct")?)));
-    let (method, receiver) = match found {
+    let (method, receiver) = match method_and_receiver(c, registers, "direct") {
         Ok(found) => found,
-        Err(Thrown) => return Flow::Throw,
+        Err(end) => return end,
     };
     if method.is_static() {
         return wrong_sort(c.place(), method, "direct", "static").into();
@@ -181,80 +187,102 @@ pub(super) fn direct(c: Context<'_>, registers: Registers) -> Flow {
     if !Class::of(receiver).is_assignable_to(method.class()) {
         return c.unverified(method.class().descriptor).into();
     }
-    call(c, method, registers)
+    Flow::Call(method)
 }
 
 #[inline(always)]
-pub(super) fn static_(c: Context<'_>, registers: Registers) -> Flow {
-    let method = match method(c) {
-        Ok(method) => method,
+pub(super) fn static_(c: Context<'_>) -> Flow {
+    match method(c) {
+        Ok(method) if method.class().is_initialized() && method.is_static() => Flow::Call(method),
+        Ok(method) => Flow::CallStatic(method),
+        Err(end) => end,
+    }
+}
+
+/// Initializes the class of a method that is called as a static one.
+pub(super) fn initialize(p: Place<'_>, method: &'static Method) -> Result<(), Thrown> {
+    p.save();
+    if !method.is_static() {
+        return Err(wrong_sort(p, method, "static", "virtual"));
+    }
+    initialize::initialize(p.t, method.class())
+}
+
+/// Pushes the frame of a method that has bytecode.
+#[inline(always)]
+pub(super) fn call(
+    c: Context<'_>,
+    target: &'static Method,
+    callee: &'static Code,
+    registers: Registers,
+) -> Flow {
+    match push(c, target, Some(callee), callee.n_registers.into(), registers) {
+        Ok(frame) => Flow::Enter(callee, frame),
+        Err(Thrown) => Flow::Throw,
+    }
+}
+
+/// Runs a method that has no bytecode, in a frame of its own.
+#[inline(always)]
+pub(super) fn call_native(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
+    let Some(body) = target.body.get() else {
+        c.save();
+        return match prepare(c.t, target) {
+            Ok(_) => Flow::Next(c.pc),
+            Err(Thrown) => Flow::Throw,
+        };
+    };
+    match body {
+        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => {}
+        // Another thread has prepared the method meanwhile.
+        Body::Code(_) => return Flow::Next(c.pc),
+        Body::Abstract | Body::Conflict => {
+            c.save();
+            return without_body(c.t, target, body).into();
+        }
+    }
+    let count = registers.count();
+    let frame = match push(c, target, None, count, registers) {
+        Ok(frame) => frame,
         Err(Thrown) => return Flow::Throw,
     };
-    if !method.class().is_initialized() || !method.is_static() {
-        c.save();
-        if !method.is_static() {
-            return wrong_sort(c.place(), method, "static", "virtual").into();
+    let args = Args::new(frame, count);
+    let result = match target.native_types.get().and_then(|types| mistyped(types, args)) {
+        Some(class) => Err(bad_argument(c.t, target, class)),
+        None => native(c.t, target, body, args),
+    };
+    c.t.state.stack.pop();
+    match result {
+        Ok(value) => {
+            set_result(c.t, value);
+            c.next(CALL_UNITS)
         }
-        if let Err(Thrown) = initialize::initialize(c.t, method.class()) {
-            return Flow::Throw;
-        }
+        Err(Thrown) => Flow::Throw,
     }
-    call(c, method, registers)
 }
 
-/// Pushes the frame of a method; runs it at once if it is native.
+/// Pushes a frame of so many registers, the last of which are the arguments.
 #[inline(always)]
-fn call(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
+fn push(
+    c: Context<'_>,
+    target: &'static Method,
+    code: Option<&'static Code>,
+    n_registers: usize,
+    registers: Registers,
+) -> Result<Frame, Thrown> {
     c.save();
-    let body = match target.body.get() {
-        Some(body) => body,
-        None => match prepare(c.t, target) {
-            Ok(body) => body,
-            Err(Thrown) => return Flow::Throw,
-        },
-    };
-    let stack = &c.t.state.stack;
     let count = registers.count();
-    match body {
-        Body::Code(code) => {
-            let n_registers = usize::from(code.n_registers);
-            if count != usize::from(code.n_ins) {
-                return c.unverified("as many arguments as the method has parameters").into();
-            }
-            let first = n_registers - count;
-            let Ok(frame) = stack.push(target, first, count) else {
-                return overflow(c.place()).into();
-            };
-            for index in 0..count {
-                frame.copy(first + index, &c.r, registers.get(index));
-            }
-            c.t.safepoint();
-            Flow::Call
-        }
-        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => {
-            if count != usize::from(target.n_argument_registers) {
-                return c.unverified("as many arguments as the method has parameters").into();
-            }
-            let Ok(frame) = stack.push(target, 0, count) else { return overflow(c.place()).into() };
-            for index in 0..count {
-                frame.copy(index, &c.r, registers.get(index));
-            }
-            let args = Args::new(frame, count);
-            let result = match target.native_types.get().and_then(|types| mistyped(types, args)) {
-                Some(class) => Err(bad_argument(c.t, target, class)),
-                None => native(c.t, target, body, args),
-            };
-            stack.pop();
-            match result {
-                Ok(value) => {
-                    set_result(c.t, value);
-                    c.next(3)
-                }
-                Err(Thrown) => Flow::Throw,
-            }
-        }
-        Body::Abstract | Body::Conflict => without_body(c.t, target, body).into(),
+    if count != usize::from(target.n_argument_registers) {
+        return Err(c.unverified("as many arguments as the method has parameters"));
     }
+    let first = n_registers - count;
+    let Ok(frame) = c.t.state.stack.push(target, code, first, count) else {
+        return Err(overflow(c.place()));
+    };
+    for index in 0..count {
+        frame.copy(first + index, &c.r, registers.get(index));
+    }
+    Ok(frame)
 }
 
 /// The class that an argument of a native method should have and has not. Verification of types
@@ -297,6 +325,7 @@ pub(super) fn without_body(t: &Thread, method: &'static Method, body: &Body) -> 
 }
 
 /// Runs a method without bytecode in its frame, with its monitor if it is synchronized.
+#[inline(always)]
 pub(super) fn native(
     t: &Thread,
     method: &'static Method,

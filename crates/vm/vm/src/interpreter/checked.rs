@@ -1,17 +1,22 @@
 //! Instructions of which the verifier could not see that they may run.
 
-use super::context::{Context, Place};
+use super::context::{Context, Pc, Place};
+use crate::class::Code;
 use crate::exception::OrThrow;
+use crate::stack::Registers;
 use crate::verified::Deferred;
 use crate::verifier::naming;
-use crate::vm::Thrown;
+use crate::vm::{Thread, Thrown};
 use baton_dex::Instruction;
 
 /// Makes the checks of an instruction; returns the opcode that it has in the dex file.
 ///
 /// # Errors
 /// A check has failed.
-pub(super) fn check(c: Context<'_>) -> Result<u8, Thrown> {
+// Its arguments are those of an operation, in registers.
+#[inline(never)]
+pub(super) fn check(t: &Thread, code: &'static Code, r: Registers, pc: Pc) -> Result<u8, Thrown> {
+    let c = Context { t, code, r, pc };
     let unit = c.pc.index(c.code);
     for (_, check) in c.code.checks.iter().filter(|(at, _)| *at == unit) {
         match check {

@@ -1,10 +1,13 @@
 //! What an operation works on, and how it ends.
 
-use crate::class::{Body, Code, LoadedDex, Method};
+use crate::class::{Code, LoadedDex, Method};
 use crate::exception;
 use crate::stack::Registers;
 use crate::vm::{Thread, Thrown};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// The units of each instruction that pushes a frame.
+pub(super) const CALL_UNITS: i32 = 3;
 
 /// The place of an instruction in verified code.
 ///
@@ -25,6 +28,12 @@ impl Pc {
     #[inline(always)]
     pub fn is_some(self) -> bool {
         self.0.addr() & 1 == 0
+    }
+
+    /// The place of the first instruction.
+    #[inline(always)]
+    pub fn first(code: &Code) -> Pc {
+        Pc(code.units.as_ptr())
     }
 
     /// The place of a unit at which an instruction starts.
@@ -116,12 +125,23 @@ pub(crate) struct Context<'a> {
 }
 
 /// How an operation ends.
+///
+/// An operation that calls another function and goes on after it has to save registers first, each
+/// time it runs. So those that run often call none: they end, and say what has to be done.
 #[must_use]
 pub(crate) enum Flow {
     /// The frame goes on at this place.
     Next(Pc),
-    /// A frame was pushed for bytecode.
-    Call,
+    /// So it does, after the thread has done what a collector asks for.
+    Attend(Pc),
+    /// The instruction needs what this finds, and is executed anew afterwards.
+    Find(fn(Place<'_>) -> Result<(), Thrown>),
+    /// The instruction calls this method.
+    Call(&'static Method),
+    /// So it does, once the method's class is initialized.
+    CallStatic(&'static Method),
+    /// A frame was pushed, which runs this code on these registers.
+    Enter(&'static Code, Registers),
     /// The frame was popped.
     Return,
     /// An exception is under way.
@@ -150,17 +170,17 @@ impl Context<'_> {
     /// The end of a branch. A thread stops here if another one wants it to.
     #[inline(always)]
     pub fn branch(&self, distance: i32) -> Flow {
-        if distance <= 0 {
-            self.t.safepoint();
+        let next = self.pc.jump(distance);
+        if distance <= 0 && self.t.state.has_attention() {
+            return Flow::Attend(next);
         }
-        Flow::Next(self.pc.jump(distance))
+        Flow::Next(next)
     }
 
     /// Makes the place known to stack traces. Before anything that may throw or call.
     #[inline(always)]
     pub fn save(&self) {
-        let stack = &self.t.state.stack;
-        stack.frame(stack.depth() - 1).pc.store(self.pc.index(self.code), Relaxed);
+        self.t.state.stack.top_frame().pc.store(self.pc.index(self.code), Relaxed);
     }
 
     /// The place of the instruction, for what is done rarely.
@@ -210,14 +230,12 @@ impl Place<'_> {
 
     /// The method that runs.
     pub fn method(self) -> &'static Method {
-        let stack = &self.t.state.stack;
-        stack.frame(stack.depth() - 1).method.get().expect("a frame has a method")
+        self.t.state.stack.top_frame().method.get().expect("a frame has a method")
     }
 
     /// Like [`Context::save`].
     pub fn save(self) {
-        let stack = &self.t.state.stack;
-        stack.frame(stack.depth() - 1).pc.store(self.pc.index(self.code()), Relaxed);
+        self.t.state.stack.top_frame().pc.store(self.pc.index(self.code()), Relaxed);
     }
 
     /// Throws an exception.
@@ -242,10 +260,17 @@ impl Place<'_> {
     }
 }
 
-/// The top frame: its code and registers, and where it is.
+/// The top frame, which has bytecode: its code and registers, and where it is.
+#[inline(always)]
 pub(super) fn top(t: &Thread) -> (&'static Code, Registers, Pc) {
-    let (frame, registers) = t.state.stack.top_frame();
-    let method = frame.method.get().expect("a frame has a method");
-    let Some(Body::Code(code)) = method.body.get() else { panic!("{method} has no bytecode") };
-    (code, registers, Pc::at(code, frame.pc.load(Relaxed)))
+    let frame = t.state.stack.top_frame();
+    let code = frame.code.get().expect("the interpreter pushes frames with bytecode");
+    (code, t.state.stack.top_registers(), Pc::at(code, frame.pc.load(Relaxed)))
+}
+
+/// The top frame, of which a call has returned: its code and registers, and where it goes on.
+#[inline(always)]
+pub(super) fn after_call(t: &Thread) -> (&'static Code, Registers, Pc) {
+    let (code, registers, pc) = top(t);
+    (code, registers, pc.jump(CALL_UNITS))
 }

@@ -3,43 +3,41 @@
 use super::context::{Context, Flow, Place};
 use crate::class::Field;
 use crate::exception::OrThrow;
+use crate::field_access::Word;
 use crate::initialize;
-use crate::object::{Kind, Ref};
+use crate::object::Kind;
 use crate::resolution;
 use crate::vm::Thrown;
 use baton_dex::FieldId;
 
 /// The field of the index at the second unit.
 #[inline(always)]
-fn field(c: Context<'_>) -> Result<&'static Field, Thrown> {
+fn field(c: Context<'_>) -> Result<&'static Field, Flow> {
     match c.dex().fields[c.pc.bbbb()].get() {
         Some(field) => Ok(field),
-        None => resolve(c.place()),
+        None => Err(Flow::Find(resolve)),
     }
 }
 
 #[cold]
-fn resolve(p: Place<'_>) -> Result<&'static Field, Thrown> {
+fn resolve(p: Place<'_>) -> Result<(), Thrown> {
     p.save();
     let id = FieldId(p.pc.bbbb() as u32);
-    p.t.scope(|| {
-        resolution::resolve_field(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
-    })
+    let class = p.method().class();
+    p.t.scope(|| resolution::resolve_field(p.t, p.code().dex, id, Some(class)).or_throw(p.t))?;
+    Ok(())
 }
 
-/// An instance field and the object that has it.
+/// The word of an instance field in the object.
 #[inline(always)]
-fn instance(c: Context<'_>, verb: &str) -> Result<(&'static Field, Ref), Thrown> {
+fn instance(c: Context<'_>, verb: &str) -> Result<Word<'static>, Flow> {
     let field = field(c)?;
     let object = c.r.reference(c.pc.b());
     if object.is_null() {
-        return Err(on_null(c.place(), field, verb));
+        return Err(on_null(c.place(), field, verb).into());
     }
     // What verification of types would prove.
-    if field.is_static() || !field.is_in(object) {
-        return Err(mismatch(c.place(), field));
-    }
-    Ok((field, object))
+    Word::of_instance(field, object).ok_or_else(|| mismatch(c.place(), field).into())
 }
 
 #[cold]
@@ -65,26 +63,29 @@ fn pretty(field: &Field) -> String {
     format!("{} {}.{}", types.0, types.1, field.name)
 }
 
-/// A static field of an initialized class, and its holder.
+/// The word of a static field of an initialized class.
 #[inline(always)]
-fn static_field(c: Context<'_>) -> Result<(&'static Field, Ref), Thrown> {
+fn static_field(c: Context<'_>) -> Result<Word<'static>, Flow> {
     let field = field(c)?;
-    if !field.class().is_initialized() || !field.is_static() {
-        static_slowly(c.place(), field)?;
+    let Some(word) = Word::of_static(field) else {
+        return Err(not_static(c.place(), field).into());
+    };
+    if !field.class().is_initialized() {
+        initialize(c.place(), field)?;
     }
-    Ok((field, field.holder()))
+    Ok(word)
 }
 
 #[cold]
-fn static_slowly(p: Place<'_>, field: &'static Field) -> Result<(), Thrown> {
+fn not_static(p: Place<'_>, field: &'static Field) -> Thrown {
+    let message =
+        format!("Expected '{}' to be a static field rather than an instance field", pretty(field));
+    p.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
+}
+
+#[cold]
+fn initialize(p: Place<'_>, field: &'static Field) -> Result<(), Thrown> {
     p.save();
-    if !field.is_static() {
-        let message = format!(
-            "Expected '{}' to be a static field rather than an instance field",
-            pretty(field)
-        );
-        return Err(p.throw("Ljava/lang/IncompatibleClassChangeError;", &message));
-    }
     initialize::initialize(p.t, field.class())
 }
 
@@ -95,21 +96,21 @@ fn wrong_kind(p: Place<'_>) -> Thrown {
 
 macro_rules! operation {
     (
-        $name:ident, $place:expr, $register:ident, $kind:pat,
-        |$c:ident, $field:ident, $at:ident, $r:ident| $do:expr
+        $name:ident, $find:expr, $register:ident, $kind:pat,
+        |$c:ident, $word:ident, $r:ident| $do:expr
     ) => {
         #[inline(always)]
         pub(super) fn $name($c: Context<'_>) -> Flow {
-            match $place($c) {
-                Ok(($field, $at)) => {
-                    if !matches!($field.kind, $kind) {
+            match $find($c) {
+                Ok($word) => {
+                    if !matches!($word.kind(), $kind) {
                         return wrong_kind($c.place()).into();
                     }
                     let $r = $c.pc.$register();
                     $do;
                     $c.next(2)
                 }
-                Err(Thrown) => Flow::Throw,
+                Err(end) => end,
             }
         }
     };
@@ -128,40 +129,38 @@ macro_rules! wide {
 }
 
 #[inline(always)]
-fn read(c: Context<'_>) -> Result<(&'static Field, Ref), Thrown> {
+fn read(c: Context<'_>) -> Result<Word<'static>, Flow> {
     instance(c, "read from")
 }
 
 #[inline(always)]
-fn write(c: Context<'_>) -> Result<(&'static Field, Ref), Thrown> {
+fn write(c: Context<'_>) -> Result<Word<'static>, Flow> {
     instance(c, "write to")
 }
 
-operation!(get, read, a, narrow!(), |c, field, at, r| c.r.set_int(r, field.get32(at) as i32));
-operation!(get_wide, read, a, wide!(), |c, field, at, r| c.r.set_long(r, field.get64(at) as i64));
-operation!(get_reference, read, a, Kind::Reference, |c, field, at, r| {
-    c.r.set_reference(r, field.get_ref(at))
+operation!(get, read, a, narrow!(), |c, word, r| c.r.set_int(r, word.get32() as i32));
+operation!(get_wide, read, a, wide!(), |c, word, r| c.r.set_long(r, word.get64() as i64));
+operation!(get_reference, read, a, Kind::Reference, |c, word, r| {
+    c.r.set_reference(r, word.get_ref())
 });
-operation!(put, write, a, narrow!(), |c, field, at, r| field.set32(at, c.r.int(r) as u32));
-operation!(put_wide, write, a, wide!(), |c, field, at, r| field.set64(at, c.r.long(r) as u64));
-operation!(put_reference, write, a, Kind::Reference, |c, field, at, r| {
-    field.set_ref(at, c.r.reference(r))
+operation!(put, write, a, narrow!(), |c, word, r| word.set32(c.r.int(r) as u32));
+operation!(put_wide, write, a, wide!(), |c, word, r| word.set64(c.r.long(r) as u64));
+operation!(put_reference, write, a, Kind::Reference, |c, word, r| {
+    word.set_ref(c.r.reference(r))
 });
-operation!(get_static, static_field, aa, narrow!(), |c, field, at, r| {
-    c.r.set_int(r, field.get32(at) as i32)
+operation!(get_static, static_field, aa, narrow!(), |c, word, r| {
+    c.r.set_int(r, word.get32() as i32)
 });
-operation!(get_static_wide, static_field, aa, wide!(), |c, field, at, r| {
-    c.r.set_long(r, field.get64(at) as i64)
+operation!(get_static_wide, static_field, aa, wide!(), |c, word, r| {
+    c.r.set_long(r, word.get64() as i64)
 });
-operation!(get_static_reference, static_field, aa, Kind::Reference, |c, field, at, r| {
-    c.r.set_reference(r, field.get_ref(at))
+operation!(get_static_reference, static_field, aa, Kind::Reference, |c, word, r| {
+    c.r.set_reference(r, word.get_ref())
 });
-operation!(put_static, static_field, aa, narrow!(), |c, field, at, r| {
-    field.set32(at, c.r.int(r) as u32)
+operation!(put_static, static_field, aa, narrow!(), |c, word, r| { word.set32(c.r.int(r) as u32) });
+operation!(put_static_wide, static_field, aa, wide!(), |c, word, r| {
+    word.set64(c.r.long(r) as u64)
 });
-operation!(put_static_wide, static_field, aa, wide!(), |c, field, at, r| {
-    field.set64(at, c.r.long(r) as u64)
-});
-operation!(put_static_reference, static_field, aa, Kind::Reference, |c, field, at, r| {
-    field.set_ref(at, c.r.reference(r))
+operation!(put_static_reference, static_field, aa, Kind::Reference, |c, word, r| {
+    word.set_ref(c.r.reference(r))
 });

@@ -25,7 +25,7 @@ use crate::linker;
 use crate::object::{Kind, Ref};
 use crate::stack::{Args, Overflow, Value};
 use crate::vm::{Thread, Thrown};
-use context::top;
+use context::{after_call, top};
 use std::sync::atomic::Ordering::Relaxed;
 use threaded::Ended;
 
@@ -64,13 +64,13 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
     };
     let stack = &t.state.stack;
     let count = usize::from(method.n_argument_registers);
-    let n_registers = match body {
-        Body::Code(code) => code.n_registers.into(),
-        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => count,
+    let (n_registers, code) = match body {
+        Body::Code(code) => (code.n_registers.into(), Some(code)),
+        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => (count, None),
         Body::Abstract | Body::Conflict => return Err(calls::without_body(t, method, body)),
     };
     let mut at = n_registers - count;
-    let frame = stack.push(method, at, count).or_throw(t)?;
+    let frame = stack.push(method, code, at, count).or_throw(t)?;
     for argument in args {
         at += argument.write(&frame, at);
     }
@@ -80,7 +80,10 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
         stack.pop();
         return result;
     }
-    run(t, stack.depth())?;
+    let outer = t.entry_depth.replace(stack.depth());
+    let returned = run(t, stack.depth());
+    t.entry_depth.set(outer);
+    returned?;
     let bits = t.result.get();
     Ok(match method.result {
         Kind::Void => Value::Void,
@@ -95,7 +98,6 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
 
 /// Runs the top frame, at `depth`, until it returns.
 fn run(t: &Thread, depth: usize) -> Result<(), Thrown> {
-    let stack = &t.state.stack;
     let (mut code, mut r, mut pc) = top(t);
     loop {
         let ended = threaded::start(t, code, r, pc);
@@ -105,20 +107,11 @@ fn run(t: &Thread, depth: usize) -> Result<(), Thrown> {
         }
         if ended == Ended::THROW {
             unwind(t, depth)?;
-        } else if stack.depth() < depth {
+        } else if t.has_returned() {
             return Ok(());
         }
-        (code, r, pc) = top(t);
-        if ended == Ended::RETURN {
-            pc = pc.jump(call_units(pc.opcode()));
-        }
+        (code, r, pc) = if ended == Ended::RETURN { after_call(t) } else { top(t) };
     }
-}
-
-/// The units of an instruction that calls.
-#[inline(always)]
-fn call_units(opcode: u8) -> i32 {
-    if matches!(opcode, 0xfa | 0xfb) { 4 } else { 3 }
 }
 
 /// Pops frames down to `depth` until one has a handler for the exception under way.
@@ -131,7 +124,7 @@ fn unwind(t: &Thread, depth: usize) -> Result<(), Thrown> {
     while stack.depth() >= depth {
         let (code, _, pc) = top(t);
         if let Some(handler) = handler(t, code, pc.index(code)) {
-            let frame = stack.frame(stack.depth() - 1);
+            let frame = stack.top_frame();
             frame.pc.store(handler, Relaxed);
             // What slow paths kept in this frame is needed no longer.
             stack.release(frame.base.load(Relaxed) as usize + usize::from(code.n_registers));

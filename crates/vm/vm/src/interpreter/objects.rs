@@ -12,25 +12,26 @@ use crate::vm::Thrown;
 use baton_dex::TypeId;
 
 #[inline(always)]
-fn class(c: Context<'_>) -> Result<&'static Class, Thrown> {
+fn class(c: Context<'_>) -> Result<&'static Class, Flow> {
     match c.dex().types[c.pc.bbbb()].get() {
         Some(class) => Ok(class),
-        None => resolve(c.place()),
+        None => Err(Flow::Find(resolve)),
     }
 }
 
 #[cold]
-fn resolve(p: Place<'_>) -> Result<&'static Class, Thrown> {
+fn resolve(p: Place<'_>) -> Result<(), Thrown> {
     p.save();
     let id = TypeId(p.pc.bbbb() as u32);
-    p.t.scope(|| linker::resolve_type(p.t, p.code().dex, id).or_throw(p.t))
+    p.t.scope(|| linker::resolve_type(p.t, p.code().dex, id).or_throw(p.t))?;
+    Ok(())
 }
 
 #[inline(always)]
 pub(super) fn new_instance(c: Context<'_>) -> Flow {
     let class = match class(c) {
         Ok(class) => class,
-        Err(Thrown) => return Flow::Throw,
+        Err(end) => return end,
     };
     c.save();
     if class.access & (access::ABSTRACT | access::INTERFACE) != 0 || class.is_primitive() {
@@ -69,7 +70,7 @@ pub(super) fn check_cast(c: Context<'_>) -> Flow {
         // The class is looked for all the same, as a missing one is an error.
         return match class(c) {
             Ok(_) => c.next(2),
-            Err(Thrown) => Flow::Throw,
+            Err(end) => end,
         };
     }
     match class(c) {
@@ -79,7 +80,7 @@ pub(super) fn check_cast(c: Context<'_>) -> Flow {
             let message = format!("{} cannot be cast to {}", names.0, names.1);
             c.throw("Ljava/lang/ClassCastException;", &message).into()
         }
-        Err(Thrown) => Flow::Throw,
+        Err(end) => end,
     }
 }
 
@@ -92,7 +93,7 @@ pub(super) fn instance_of(c: Context<'_>) -> Flow {
             c.r.set_int(c.pc.a(), is_one.into());
             c.next(2)
         }
-        Err(Thrown) => Flow::Throw,
+        Err(end) => end,
     }
 }
 

@@ -38,7 +38,7 @@ fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
         };
         let message = format!("No implementation found for {}{tried}", method.pretty());
         // The method itself is on top of the stack trace.
-        let is_on_top = t.state.stack.push(method, 0, 0).is_ok();
+        let is_on_top = t.state.stack.push(method, None, 0, 0).is_ok();
         let thrown = exception::throw(t, "Ljava/lang/UnsatisfiedLinkError;", &message);
         if is_on_top {
             t.state.stack.pop();

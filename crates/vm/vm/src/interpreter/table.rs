@@ -134,12 +134,12 @@ operations! {
     0x6e invoke_virtual |c: Context<'_>| calls::virtual_(c, calls::list(c));
     0x6f invoke_super |c: Context<'_>| calls::super_(c, calls::list(c));
     0x70 invoke_direct |c: Context<'_>| calls::direct(c, calls::list(c));
-    0x71 invoke_static |c: Context<'_>| calls::static_(c, calls::list(c));
+    0x71 invoke_static calls::static_;
     0x72 invoke_interface |c: Context<'_>| calls::interface(c, calls::list(c));
     0x74 invoke_virtual_range |c: Context<'_>| calls::virtual_(c, calls::range(c));
     0x75 invoke_super_range |c: Context<'_>| calls::super_(c, calls::range(c));
     0x76 invoke_direct_range |c: Context<'_>| calls::direct(c, calls::range(c));
-    0x77 invoke_static_range |c: Context<'_>| calls::static_(c, calls::range(c));
+    0x77 invoke_static_range calls::static_;
     0x78 invoke_interface_range |c: Context<'_>| calls::interface(c, calls::range(c));
     0x7b neg_int |c: Context<'_>| int_of_int(c, i32::wrapping_neg);
     0x7c not_int |c: Context<'_>| int_of_int(c, |a| !a);

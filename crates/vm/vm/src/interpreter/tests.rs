@@ -46,7 +46,7 @@ impl Machine {
         let vm = Vm::new(options, &[], super::enter).unwrap();
         let t = Thread::attach(Box::leak(Box::new(vm)));
         let method = Method::synthetic("test", "()V", Body::Abstract);
-        t.state.stack.push(Box::leak(Box::new(method)), 16, 0).unwrap();
+        t.state.stack.push(Box::leak(Box::new(method)), None, 16, 0).unwrap();
         let dex = LoadedDex {
             file: empty_file(),
             path: String::new(),
@@ -61,7 +61,7 @@ impl Machine {
     }
 
     fn registers(&self) -> Registers {
-        self.t.state.stack.top_frame().1
+        self.t.state.stack.top_registers()
     }
 
     /// Executes one instruction; returns the number of units to the next one.

@@ -177,8 +177,7 @@ fn check_results(t: &Thread, methods: &[Merged]) -> Result<(), Thrown> {
 }
 
 fn call(t: &Thread, a: Args) -> Result<Value, Thrown> {
-    let stack = &t.state.stack;
-    let method = stack.frame(stack.depth() - 1).method.get().expect("a frame has a method");
+    let method = t.state.stack.top_frame().method.get().expect("a frame has a method");
     let Merged { declaration: method, throws } = merged_of(method).expect("a proxy's method");
     let this = a.reference(0);
     let mut arguments = Vec::new();

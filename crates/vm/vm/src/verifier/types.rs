@@ -237,7 +237,7 @@ impl<'a> Types<'a> {
             let component = self.common(one, other).unwrap_or(object);
             return linker::array_of(self.t, component).ok();
         }
-        let shared = one.ancestors().iter().zip(other.ancestors());
+        let shared = one.superclasses.iter().zip(&other.superclasses);
         shared.take_while(|(one, other)| std::ptr::eq(**one, **other)).last().map(|(it, _)| *it)
     }
 }
