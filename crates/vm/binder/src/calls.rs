@@ -9,7 +9,7 @@ use crate::driver::{self, Brought, Commands, RETURN_BYTES, driver};
 use crate::nodes::nodes;
 use crate::parcel::{Object, Parcel};
 use crate::parcels::PARCELS;
-use crate::remotes::{RemoteRef, remotes};
+use crate::remotes::remotes;
 use baton_abi::uapi::*;
 use baton_vm::stack::Value;
 use baton_vm::thread::attached;
@@ -246,8 +246,7 @@ fn serve_one(t: &Thread, message: &TransactionData) {
     let before = CALLER.replace(Some(Caller { pid: message.sender_pid, uid: message.sender_euid }));
     let parcels = Served::obtain();
     PARCELS.with(parcels.request, |request| receive(message, request));
-    let node = nodes().get(message.target);
-    let binder = node.map(|node| node.object(|object| t.keep(object.get())));
+    let binder = nodes().object(message.target).map(|object| t.keep(object));
     let mut reply = Parcel::default();
     let (status, is_over) = match (message.code, binder) {
         (PING, Some(_)) => {
@@ -302,20 +301,20 @@ fn send_reply(t: &Thread, reply: &Parcel, status: i32) {
     let _ = converse(t, &Commands::new().message(BC_REPLY, &message), false);
 }
 
-/// Calls a remote object, and serves what the call causes here. Returns the answer's contents: none
-/// for a one-way call.
+/// Calls the remote object of a handle, and serves what the call causes here. Returns the answer's
+/// contents: none for a one-way call.
 ///
 /// # Errors
 /// Why there is no answer.
 pub fn call(
     t: &Thread,
-    target: &RemoteRef,
+    handle: u32,
     code: u32,
     flags: u32,
     request: &Parcel,
 ) -> Result<Parcel, CallError> {
     let mut reply = Parcel::default();
-    if let Some(answer) = transact(t, target, code, flags, request)? {
+    if let Some(answer) = transact(t, handle, code, flags, request)? {
         receive(&answer, &mut reply);
     }
     Ok(reply)
@@ -328,7 +327,7 @@ pub fn call(
 #[must_use = "the answer keeps its buffer until it is received"]
 pub fn transact(
     t: &Thread,
-    target: &RemoteRef,
+    handle: u32,
     code: u32,
     flags: u32,
     request: &Parcel,
@@ -336,8 +335,7 @@ pub fn transact(
     EXIT.with(|_| ());
     let offsets = request.offsets();
     let flags = flags & TF_ONE_WAY | TF_ACCEPT_FDS;
-    let message =
-        TransactionData::outgoing(target.handle(), code, flags, request.bytes(), &offsets);
+    let message = TransactionData::outgoing(handle, code, flags, request.bytes(), &offsets);
     let is_two_way = flags & TF_ONE_WAY == 0;
     converse(t, &Commands::new().message(BC_TRANSACTION, &message), is_two_way)
 }

@@ -5,6 +5,7 @@
 //! the driver for holders elsewhere.
 
 use baton_vm::globals::Global;
+use baton_vm::object::Ref;
 use rustc_hash::FxHashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -60,6 +61,13 @@ impl Nodes {
         let node = self.by_number.get_mut(&number).filter(|node| node.object.is_some())?;
         node.strong += 1;
         Some(NodeRef(number))
+    }
+
+    /// The Java object of a node that the driver names, which the caller keeps before it lets go of
+    /// the lock.
+    pub fn object(&self, number: u64) -> Option<Ref> {
+        let node = self.by_number.get(&u32::try_from(number).ok()?)?;
+        node.object.as_ref().map(Global::get)
     }
 
     /// The driver holds a node.

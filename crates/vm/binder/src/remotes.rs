@@ -145,10 +145,13 @@ impl Remotes {
         std::mem::take(&mut it.recipients).into_iter().map(|it| it.recipient).collect()
     }
 
-    /// A call has found the object dead. The context manager's handle stands for the next one.
-    pub fn found_dead(&mut self, remote: &RemoteRef) {
-        let it = self.of(remote);
-        if remote.0 != 0 && it.cookie == 0 {
+    /// A call has found the object of a handle dead. The context manager's handle stands for the
+    /// next one.
+    pub fn found_dead(&mut self, handle: u32) {
+        if let Some(it) = self.by_handle.get_mut(&handle)
+            && handle != 0
+            && it.cookie == 0
+        {
             it.is_dead = true;
         }
     }
@@ -189,6 +192,11 @@ impl RemoteRef {
         std::mem::ManuallyDrop::new(self).0 + 1
     }
 
+    /// The driver's handle of a BinderProxy with this number. None for 0.
+    pub fn handle_of_number(number: u32) -> Option<u32> {
+        number.checked_sub(1)
+    }
+
     /// The reference of a BinderProxy, which ends now. The number comes from
     /// [`RemoteRef::into_number`], and is not used again.
     pub fn from_number(number: u32) -> RemoteRef {
@@ -197,7 +205,7 @@ impl RemoteRef {
 
     /// A further reference, while the BinderProxy with this number has its own.
     pub fn of_number(number: u32) -> Option<RemoteRef> {
-        let handle = number.checked_sub(1)?;
+        let handle = RemoteRef::handle_of_number(number)?;
         let mut remotes = remotes();
         remotes.by_handle.get_mut(&handle)?.count += 1;
         Some(RemoteRef(handle))

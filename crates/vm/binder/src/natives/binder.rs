@@ -55,9 +55,9 @@ pub const TABLE: &[Native] = &[
     }),
     (BINDER, "destroy", "()V", |_, _| VOID),
     (PROXY, "pingBinder", "()Z", |t, a| {
-        let remote = remote(t, a)?;
-        let answer = calls::call(t, &remote, PING, 0, &Parcel::default());
-        boolean(noted(&remote, answer).is_ok())
+        let handle = handle(t, a)?;
+        let answer = calls::call(t, handle, PING, 0, &Parcel::default());
+        boolean(noted(handle, answer).is_ok())
     }),
     (PROXY, "isBinderAlive", "()Z", |t, a| {
         let remote = remote(t, a)?;
@@ -65,9 +65,9 @@ pub const TABLE: &[Native] = &[
         boolean(!is_dead)
     }),
     (PROXY, "getInterfaceDescriptor", "()Ljava/lang/String;", |t, a| {
-        let remote = remote(t, a)?;
-        let answer = calls::call(t, &remote, INTERFACE, 0, &Parcel::default());
-        match noted(&remote, answer) {
+        let handle = handle(t, a)?;
+        let answer = calls::call(t, handle, INTERFACE, 0, &Parcel::default());
+        match noted(handle, answer) {
             Ok(mut reply) => {
                 let name = reply.read_string();
                 name.map_or(NULL, |name| Ok(Value::Ref(utf16(t, &name)?)))
@@ -140,15 +140,25 @@ fn join(t: &Thread, _: Args) -> Outcome {
 
 /// The remote object of the BinderProxy that is the first argument.
 fn remote(t: &Thread, a: Args) -> Result<RemoteRef, Thrown> {
-    remote_of(a.reference(0)).ok_or_else(|| {
-        values::throw(t, "java/lang/IllegalStateException", "the proxy has been finalized")
-    })
+    remote_of(a.reference(0)).ok_or_else(|| finalized(t))
 }
 
-/// Notes that an object is dead if a call has found so.
-fn noted<T>(remote: &RemoteRef, answer: Result<T, CallError>) -> Result<T, CallError> {
+/// The handle of the BinderProxy that is the first argument. The proxy has a reference to the
+/// object until it is finalized, and is not while this method has it.
+fn handle(t: &Thread, a: Args) -> Result<u32, Thrown> {
+    let number = classes().proxy_number.get32(a.reference(0));
+    RemoteRef::handle_of_number(number).ok_or_else(|| finalized(t))
+}
+
+#[cold]
+fn finalized(t: &Thread) -> Thrown {
+    values::throw(t, "java/lang/IllegalStateException", "the proxy has been finalized")
+}
+
+/// Notes that the object of a handle is dead if a call has found so.
+fn noted<T>(handle: u32, answer: Result<T, CallError>) -> Result<T, CallError> {
     if matches!(answer, Err(CallError::Dead)) {
-        remotes().found_dead(remote);
+        remotes().found_dead(handle);
     }
     answer
 }
@@ -161,13 +171,13 @@ fn number(parcel: Ref) -> u32 {
 fn transact(t: &Thread, a: Args) -> Outcome {
     let request = non_null(t, a.reference(2), "data")?;
     let (code, flags) = (a.int(1) as u32, a.int(4) as u32);
-    let remote = remote(t, a)?;
+    let handle = handle(t, a)?;
     // The contents are this call's while it lasts. Their place keeps their number.
     let (number, reply) = (number(request), number(a.reference(3)));
     let taken = PARCELS.with(number, std::mem::take).ok_or_else(|| {
         values::throw(t, "java/lang/IllegalStateException", "the parcel has been recycled")
     })?;
-    let answer = noted(&remote, calls::transact(t, &remote, code, flags, &taken));
+    let answer = noted(handle, calls::transact(t, handle, code, flags, &taken));
     let n_bytes = taken.bytes().len();
     PARCELS.with(number, |place| *place = taken);
     match answer {

@@ -63,7 +63,7 @@ fn ask(t: &Thread, codes: [u32; 2], arguments: impl FnOnce(&mut Parcel)) -> Resu
     let mut request = request(protocol);
     arguments(&mut request);
     let code = if protocol == Protocol::Android16 { codes[0] } else { codes[1] };
-    let reply = calls::call(t, &context_manager(t)?, code, 0, &request);
+    let reply = calls::call(t, context_manager(t)?.handle(), code, 0, &request);
     let mut reply = reply.map_err(|_| {
         throw(t, "android/os/RemoteException", Some("the service manager does not answer"))
     })?;
@@ -99,7 +99,7 @@ fn protocol(t: &Thread) -> Result<Protocol, Thrown> {
     for (protocol, list) in [(Protocol::Android16, LIST), (Protocol::Android11, OLD_LIST)] {
         let mut request = request(protocol);
         request.write_i32(EVERY_PRIORITY);
-        match calls::call(t, &manager, list, 0, &request) {
+        match calls::call(t, manager.handle(), list, 0, &request) {
             Ok(_) => return Ok(*FOUND.get_or_init(|| protocol)),
             Err(CallError::Dead) => {
                 let message = "the context has no service manager: baton manager is one";

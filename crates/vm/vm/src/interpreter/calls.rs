@@ -364,24 +364,48 @@ fn unlocked(
 ) -> Result<Value, Thrown> {
     match body {
         Body::Native(index) => t.vm.native_functions[*index](t, args),
+        _ => foreign(t, method, body, args),
+    }
+}
+
+/// Runs a method that is neither bytecode nor the VM's own.
+// Out of line, as the rarer results below: most calls of native methods meet no jump by a table,
+// whose target a processor would have to guess.
+#[inline(never)]
+fn foreign(
+    t: &Thread,
+    method: &'static Method,
+    body: &'static Body,
+    args: Args,
+) -> Result<Value, Thrown> {
+    match body {
         Body::Foreign(foreign) => {
             let calls = t.vm.options.foreign.expect("whoever has bound the method");
             (calls.call)(t, method, foreign, args)
         }
         Body::Lambda(lambda) => invoke_dynamic::run(t, method, lambda, args),
-        Body::Code(_) | Body::Abstract | Body::Conflict => unreachable!("{method} is not native"),
+        _ => unreachable!("{method} is neither"),
     }
 }
 
 /// Leaves a result for the instruction that moves it.
+#[inline(always)]
 pub(super) fn set_result(t: &Thread, value: Value) {
     match value {
         Value::Void => {}
         Value::Int(value) => t.result.set(value.into()),
+        Value::Ref(object) => t.state.result.store(object.address(), Relaxed),
+        _ => set_rarer_result(t, value),
+    }
+}
+
+#[inline(never)]
+fn set_rarer_result(t: &Thread, value: Value) {
+    match value {
         Value::Float(value) => t.result.set(i64::from(value.to_bits())),
         Value::Long(value) => t.result.set(value),
         Value::Double(value) => t.result.set(value.to_bits() as i64),
-        Value::Ref(object) => t.state.result.store(object.address(), Relaxed),
+        Value::Void | Value::Int(_) | Value::Ref(_) => set_result(t, value),
     }
 }
 
