@@ -224,7 +224,8 @@ impl Served {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(new)
     }
 
-    /// Keeps the parcels, of which Java has forgotten the numbers.
+    /// Keeps the parcels, without contents. `Binder.execTransact` has had Java's objects forget
+    /// their numbers; not if it was left by an Error, and then these see later requests.
     fn recycle(self) {
         for number in [self.request, self.reply] {
             PARCELS.with(number, Parcel::clear);
@@ -248,31 +249,28 @@ fn serve_one(t: &Thread, message: &TransactionData) {
     PARCELS.with(parcels.request, |request| receive(message, request));
     let binder = nodes().object(message.target).map(|object| t.keep(object));
     let mut reply = Parcel::default();
-    let (status, is_over) = match (message.code, binder) {
+    let status = match (message.code, binder) {
         (PING, Some(_)) => {
             reply.write_i32(0);
-            (0, true)
+            0
         }
         (_, Some(binder)) => {
-            let (status, is_over) = execute(t, binder, message, &parcels);
+            let status = execute(t, binder, message, &parcels);
             reply = PARCELS.with(parcels.reply, std::mem::take).unwrap_or_default();
-            (status, is_over)
+            status
         }
-        (_, None) => (-Errno::NOENT.raw_os_error(), true),
+        (_, None) => -Errno::NOENT.raw_os_error(),
     };
     if message.flags & TF_ONE_WAY == 0 {
         send_reply(t, &reply, status);
     }
-    if is_over {
-        PARCELS.with(parcels.reply, |place| *place = reply);
-        parcels.recycle();
-    }
+    PARCELS.with(parcels.reply, |place| *place = reply);
+    parcels.recycle();
     CALLER.set(before);
 }
 
-/// Has Java's Binder serve a request: the status, and whether it has come to its end. If it has
-/// not, it may have parcels of these numbers still.
-fn execute(t: &Thread, binder: Ref, message: &TransactionData, parcels: &Served) -> (i32, bool) {
+/// Has Java's Binder serve a request; returns the status.
+fn execute(t: &Thread, binder: Ref, message: &TransactionData, parcels: &Served) -> i32 {
     let args = [
         Value::Ref(binder),
         Value::Int(message.code as i32),
@@ -281,11 +279,11 @@ fn execute(t: &Thread, binder: Ref, message: &TransactionData, parcels: &Served)
         Value::Int(message.flags as i32),
     ];
     match t.invoke(classes().exec_transact, &args) {
-        Ok(known) if known.int() != 0 => (0, true),
-        Ok(_) => (UNKNOWN_TRANSACTION, true),
+        Ok(known) if known.int() != 0 => 0,
+        Ok(_) => UNKNOWN_TRANSACTION,
         Err(_) => {
             tell_uncaught(t);
-            (UNKNOWN_TRANSACTION, false)
+            UNKNOWN_TRANSACTION
         }
     }
 }

@@ -458,14 +458,11 @@ impl Class {
     /// The method that an invocation of `method` on an instance of this class runs.
     pub fn implementation(&self, method: &'static Method) -> Option<&'static Method> {
         let index = method.table_index.load(Ordering::Relaxed);
-        if index == IN_NO_TABLE {
-            return Some(method);
-        }
-        if index & OF_INTERFACE != 0 {
+        if method.is_of_interface() {
             let methods = &self.interface_table(method.class())?.methods;
             return methods.get((index - OF_INTERFACE) as usize).copied();
         }
-        self.vtable.get(index as usize).copied()
+        if index == IN_NO_TABLE { Some(method) } else { self.vtable.get(index as usize).copied() }
     }
 
     /// The same of a method in the vtable, if this class is the method's or below it.
@@ -560,6 +557,13 @@ impl Method {
     /// Whether it is a constructor or a class initializer.
     pub fn is_constructor(&self) -> bool {
         self.name.starts_with('<')
+    }
+
+    /// Whether it is one of an interface, and not direct.
+    #[inline]
+    pub(crate) fn is_of_interface(&self) -> bool {
+        let index = self.table_index.load(Ordering::Relaxed);
+        index & OF_INTERFACE != 0 && index != IN_NO_TABLE
     }
 
     /// Whether it is in no table: static, private or a constructor.

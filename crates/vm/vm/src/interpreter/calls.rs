@@ -130,11 +130,13 @@ fn dispatch(p: Place<'_>, method: &'static Method, receiver: Ref, how: &str) -> 
         return wrong_sort(p, method, how, "static").into();
     }
     let class = Class::of(receiver);
-    match class.implementation(method) {
-        Some(target) if class.is_assignable_to(method.class()) => Flow::Call(target),
-        _ if how == "interface" => lacks_interface(p, class, method).into(),
+    let target = class.implementation(method);
+    // A method of an interface has an implementation only in a class that implements it.
+    match target.filter(|_| method.is_of_interface() || class.is_assignable_to(method.class())) {
+        Some(target) => Flow::Call(target),
+        None if how == "interface" => lacks_interface(p, class, method).into(),
         // What verification of types would prove.
-        _ => p.unverified(method.class().descriptor).into(),
+        None => p.unverified(method.class().descriptor).into(),
     }
 }
 
