@@ -318,7 +318,8 @@ pub fn call(
     Ok(reply)
 }
 
-/// The same, but for the contents: the caller has to [`receive`] them.
+/// Calls as [`call`] does, and leaves the answer in the receive buffer, for the caller to
+/// [`receive`].
 ///
 /// # Errors
 /// As [`call`].

@@ -465,7 +465,8 @@ impl Class {
         if index == IN_NO_TABLE { Some(method) } else { self.vtable.get(index as usize).copied() }
     }
 
-    /// The same of a method in the vtable, if this class is the method's or below it.
+    /// The method that an invocation of `method`, which is in a vtable, runs on an instance of this
+    /// class. `None` if it is in none, or if this class is not the method's or below it.
     #[inline(always)]
     pub(crate) fn overriding(&'static self, method: &'static Method) -> Option<&'static Method> {
         // No vtable is as long as the numbers in place of an index.

@@ -97,6 +97,7 @@ fn find_first(
     }
 }
 
+/// Calls a static method once its class is initialized.
 #[cold]
 #[inline(never)]
 fn initialize_and_call<const HAS_RANGE: bool>(
@@ -129,6 +130,7 @@ fn call<const HAS_RANGE: bool>(
     follow(t, code, r, pc, calls::call(c, target, callee, registers::<HAS_RANGE>(c)))
 }
 
+/// Calls a method that has no bytecode, and goes on after it.
 #[inline(never)]
 fn call_native<const HAS_RANGE: bool>(
     t: &Thread,
@@ -140,6 +142,7 @@ fn call_native<const HAS_RANGE: bool>(
     resume(t, code, r, run_native::<HAS_RANGE>(t, code, r, pc, target))
 }
 
+/// Calls a method that has no bytecode: its result is in memory.
 #[inline(never)]
 fn run_native<const HAS_RANGE: bool>(
     t: &Thread,
@@ -152,6 +155,7 @@ fn run_native<const HAS_RANGE: bool>(
     stay(c.place(), calls::call_native(c, target, registers::<HAS_RANGE>(c)))
 }
 
+/// The registers of the arguments.
 #[inline(always)]
 fn registers<const HAS_RANGE: bool>(c: Context<'_>) -> calls::Registers {
     if HAS_RANGE { calls::range(c) } else { calls::list(c) }
