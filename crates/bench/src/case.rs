@@ -160,8 +160,8 @@ pub struct Counts {
     pub received: u64,
     /// References to others' objects that it keeps.
     pub kept: u64,
-    /// References to its own objects that the driver has told of and not taken back. A typed
-    /// program is not told of any.
+    /// References to its own objects that the driver has told of and not taken back; of a typed
+    /// program, objects that have not ended.
     pub lent: u64,
     /// Descriptors that are open.
     pub descriptors: u64,

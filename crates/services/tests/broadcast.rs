@@ -1,7 +1,7 @@
 //! The broadcast service and its clients.
 
 use baton::android::{Reader, Write};
-use baton::{Parcel, Process, SchedPriority, ServiceManager};
+use baton::{CountedObject, Parcel, Process, SchedPriority, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy as Registrars, Release};
 use baton_rt::schedule::set_priority;
@@ -135,13 +135,13 @@ fn a_parallel_broadcast_reaches_all_that_match_and_nobody_else() {
     assert_eq!(sender.send(&intent).unwrap(), 2);
     assert_eq!([next(&told).0, next(&told).0], ["a", "a"]);
     assert_eq!(sender.send(&Intent::new("nobody's")).unwrap(), 0);
-    other.unregister(registered).unwrap();
+    other.unregister(&registered).unwrap();
     assert_eq!(sender.send(&intent).unwrap(), 1);
     assert_eq!(sender.send(&Intent::new("b")).unwrap(), 1);
     let mut rest = [next(&told).0, next(&told).0];
     rest.sort();
     assert_eq!(rest, ["a", "b"]);
-    assert!(matches!(other.unregister(registered), Err(BroadcastError::Refused(_))));
+    assert!(matches!(other.unregister(&registered), Err(BroadcastError::Refused(_))));
     let report = sender.report().unwrap();
     assert_eq!(report.receivers.len(), 2);
     assert_eq!(report, world.server().report());
@@ -317,7 +317,7 @@ fn a_user_who_floods_the_service_or_registers_without_end_is_refused() {
     }
     let refused = message(sender.send_with(&send));
     assert!(refused.contains("1000 ordinary broadcasts under way"), "{refused}");
-    receiver.unregister(first).unwrap();
+    receiver.unregister(&first).unwrap();
     for _ in 0..MAX_RECEIVERS {
         receiver.register(filter("b", 0), None, None, tell(&teller)).unwrap();
     }
@@ -348,7 +348,7 @@ fn a_registration_that_is_refused_leaves_no_receiver() {
     let refused = receiver.register(filter("sticky", 0), None, None, |_| {}).unwrap_err();
     assert!(refused.to_string().contains("broadcasts under way"), "{refused}");
     assert_eq!(sender.report().unwrap().receivers.len(), 1);
-    receiver.unregister(first).unwrap();
+    receiver.unregister(&first).unwrap();
     kept.lock().unwrap().clear();
 }
 
@@ -392,22 +392,40 @@ fn malformed_requests_are_refused_by_what_is_wrong_with_them() {
     assert_eq!(next(&told).0, "a");
 }
 
+/// Each ordered broadcast has a receiver of its result.
+#[test]
+fn receivers_that_have_done_their_work_go() {
+    let mut world = World::new(Settings::default());
+    let client = world.client();
+    let (token, gone) = mpsc::channel::<()>();
+    let kept = token.clone();
+    let receiver = client.register(filter("a", 0), None, None, move |_| drop(kept.clone()));
+    for _ in 0..3 {
+        let kept = token.clone();
+        let send = Send { intent: Intent::new("a"), ..Send::default() };
+        assert_eq!(client.send_ordered(&send, move |_| drop(kept.clone())).unwrap(), 1);
+    }
+    client.unregister(&receiver.unwrap()).unwrap();
+    drop(token);
+    assert!(gone.recv().is_err(), "no receiver has a sender any more");
+}
+
 #[test]
 fn a_receiver_that_is_registered_twice_with_one_key_is_there_once() {
     let world = World::new(Settings::default());
     let process = Process::open("binder", world.broker.socket()).unwrap();
     let names = ServiceManager::find(&process).unwrap();
     let service = names.service(protocol::NAME).unwrap().unwrap();
-    let objects = [(); 2].map(|()| process.object(|_| Ok(Parcel::new())).add());
+    let objects = [(); 2].map(|()| process.object(|_| Ok(Parcel::new())).add_counted());
     let (filter, permission, package) = (IntentFilter::new("a"), None, None);
     let request = protocol::Request::Register { filter, permission, package, key: 7 };
-    let register = |object| {
+    let register = |object: &CountedObject| {
         let (code, parcel) = protocol::encode(&request, Some(object));
         let answer = service.call(code, &parcel).unwrap();
         Reader::new(answer.data()).status().unwrap()
     };
-    assert_eq!([register(objects[0]), register(objects[0])], [Ok(()), Ok(())]);
-    let refused = register(objects[1]).unwrap_err();
+    assert_eq!([register(&objects[0]), register(&objects[0])], [Ok(()), Ok(())]);
+    let refused = register(&objects[1]).unwrap_err();
     assert!(refused.message.contains("another receiver of this process"), "{refused:?}");
     assert_eq!(world.server().report().receivers.len(), 1);
 }

@@ -8,12 +8,12 @@ use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
 use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
 use crate::system::Consume;
-use baton::{Errno, Handle, Object, Parcel, Process, Received, Request};
+use baton::{CountedObject, Errno, Handle, Object, Parcel, Process, Received, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What all threads of a server share.
 struct Program {
@@ -33,6 +33,8 @@ struct ObjectCaller {
     kept: Option<Handle>,
     descriptor: OwnedFd,
     received: u64,
+    /// Every new object that has not ended has one more.
+    lent: Arc<()>,
     /// What the last call has opened.
     opened: Option<Process>,
 }
@@ -52,6 +54,7 @@ pub fn connect(broker: &Path) -> io::Result<Box<dyn ObjectClient>> {
         kept: None,
         descriptor: object_client::descriptor()?,
         received: 0,
+        lent: Arc::default(),
         opened: None,
     }))
 }
@@ -170,6 +173,16 @@ impl ObjectCaller {
         self.kept.as_ref().ok_or_else(|| wrong("no handle is kept"))
     }
 
+    /// An object that ends with its last reference.
+    fn new_object(&self) -> CountedObject {
+        let lent = Arc::clone(&self.lent);
+        let object = self.process.object(move |request| {
+            let _ = &lent;
+            echo(request)
+        });
+        object.add_counted()
+    }
+
     fn link(&self) -> io::Result<()> {
         let kept = self.kept()?;
         let link = kept.link_to_death(|| ());
@@ -212,7 +225,7 @@ impl ObjectClient for ObjectCaller {
         match carried {
             Carried::Nothing => {}
             Carried::OwnObject => _ = parcel.write_object(self.own),
-            Carried::NewObject => _ = parcel.write_object(self.process.object(echo).add()),
+            Carried::NewObject => _ = parcel.write_counted_object(&self.new_object()),
             Carried::KeptHandle => _ = parcel.write_handle(self.kept()?),
             Carried::Descriptor => _ = parcel.write_fd(self.descriptor.as_fd()),
         }
@@ -245,7 +258,8 @@ impl ObjectClient for ObjectCaller {
         let reply = self.manager.call(Code::Count as u32, &request).map_err(io::Error::other)?;
         let server = Counts::read(reply.data()).ok_or_else(|| wrong("no counts"))?;
         let (received, kept) = (self.received, u64::from(self.kept.is_some()));
-        let client = Counts { received, kept, lent: 0, descriptors: 0 };
+        let lent = Arc::strong_count(&self.lent) as u64 - 1;
+        let client = Counts { received, kept, lent, descriptors: 0 };
         Ok(Some(Ends { client, server }))
     }
 }

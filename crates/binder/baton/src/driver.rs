@@ -30,6 +30,14 @@ pub(crate) struct Recipients {
 /// By the cookie of the one notice that a handle has.
 type AllRecipients = HashMap<u64, Recipients>;
 
+/// An object that may end before the process.
+pub(crate) struct Counted {
+    /// The program has a [`CountedObject`](crate::CountedObject) of it.
+    pub is_had: bool,
+    /// The handler, which goes with this value: what the loopers cache refers to it weakly.
+    pub _handler: Arc<dyn Any + Send + Sync>,
+}
+
 /// The engine, which is closed with the last that refers to it.
 pub(crate) struct Driver {
     pub engine: Arc<Engine>,
@@ -42,6 +50,8 @@ pub(crate) struct Callbacks {
     /// By the object's number: each a [`Handler`](crate::handler::Handler), whose type knows
     /// requests, and these know the driver.
     pub handlers: Lock<Handlers>,
+    /// Those of them that may end before the process.
+    pub counted: Lock<FxHashMap<u64, Counted>>,
     pub recipients: Lock<AllRecipients>,
 }
 
@@ -50,8 +60,9 @@ impl Callbacks {
     pub fn clear(&self) {
         // Not under the locks: what is dropped is the program's.
         let handlers = std::mem::take(&mut *self.handlers.lock());
+        let counted = std::mem::take(&mut *self.counted.lock());
         let recipients = std::mem::take(&mut *self.recipients.lock());
-        drop((handlers, recipients));
+        drop((handlers, counted, recipients));
     }
 }
 

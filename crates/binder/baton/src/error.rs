@@ -34,7 +34,7 @@ pub enum CallError {
     /// This process has closed the device, or is a child of fork of the process that opened it.
     #[error("the device is closed")]
     Closed,
-    /// The parcel has a handle that belongs to another opened device.
+    /// The parcel has a handle or a counted object that belongs to another opened device.
     #[error("the parcel has a handle of another device")]
     ForeignHandle,
     /// The handler, or the driver on its way there, refused: the errno is theirs. `EFAULT` stands

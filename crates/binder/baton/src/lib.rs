@@ -2,6 +2,7 @@
 //! descriptors, and nothing of AIDL.
 //!
 //! - [`Process`]: one opened device; it serves [`Object`]s. [`Options`]: how it is opened.
+//! - [`CountedObject`]: an object that ends before its process: a session, a callback, a token.
 //! - [`Handle`]: a reference to an object of another process, which is called by it;
 //!   [`DeathLink`]: a wait for that object's death.
 //! - [`Parcel`]: what is sent; [`Loan`]: bytes that are written where their receiver reads them;
@@ -43,6 +44,7 @@
 
 pub mod android;
 mod call;
+mod counted_object;
 mod driver;
 mod error;
 mod handle;
@@ -61,6 +63,7 @@ pub mod service_manager;
 pub use baton_abi::place::socket_path;
 pub use baton_abi::sched_priority::{NotAPriority, SchedPolicy, SchedPriority};
 pub use baton_driver::device::OpenError;
+pub use counted_object::CountedObject;
 pub use error::CallError;
 pub use handle::{DeathLink, Handle};
 pub use loan::Loan;

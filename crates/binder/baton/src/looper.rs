@@ -73,14 +73,19 @@ impl Driver {
             }
             Return::Node(news) => {
                 let (ptr, cookie) = news.object;
+                let mut ended = None;
                 for command in news.returns {
                     match command {
                         BR_ACQUIRE => state.acknowledge(ptr, cookie, Strength::Strong),
                         BR_INCREFS => state.acknowledge(ptr, cookie, Strength::Weak),
+                        BR_DECREFS => ended = self.ended(ptr),
                         _ => {}
                     }
                 }
-                state
+                let Some(ended) = ended else { return state };
+                engine.unlock(state);
+                let _ = caught(|| drop(ended));
+                engine.lock()
             }
             Return::Cookie(BR_DEAD_BINDER, cookie) => {
                 state.death_done(tid(), cookie);

@@ -5,6 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     pub(crate) ptr: u64,
+    /// 0 of an object that lives as long as its process.
+    pub(crate) cookie: u64,
     /// `FLAT_BINDER_FLAG_*`.
     pub(crate) flags: u32,
 }

@@ -1,5 +1,6 @@
 //! Objects are added to their process.
 
+use crate::counted_object::{self, CountedObject};
 use crate::object::Object;
 use crate::parcel::Parcel;
 use crate::process::Process;
@@ -7,6 +8,7 @@ use crate::received::Request;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::FLAT_BINDER_FLAG_ACCEPTS_FDS;
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// An object that is about to be added to its process: [`Process::object`] begins it,
 /// [`ObjectBuilder::add`] ends it.
@@ -71,17 +73,42 @@ where
         self
     }
 
-    /// Adds the object. It lives until its process is closed or dropped. In a child of fork it is
-    /// one that nobody serves.
+    /// Adds the object. It lives until its process is closed or dropped; see
+    /// [`ObjectBuilder::add_counted`] for one that may end before. In a child of fork it is one
+    /// that nobody serves.
     pub fn add(self) -> Object {
         let Process { driver, callbacks } = self.process;
         if driver.engine.is_inherited() {
-            return Object { ptr: 0, flags: 0 };
+            return Object { ptr: 0, cookie: 0, flags: 0 };
         }
         let ptr = driver.engine.lock().next_number();
+        let flags = self.flags();
         callbacks.add_handler(ptr, Box::new(self.handler));
+        Object { ptr, cookie: 0, flags }
+    }
+
+    /// Adds an object that ends when neither this process nor another one refers to it any more:
+    /// then its handler is dropped. In a child of fork it is one that nobody serves, and the
+    /// handler is dropped at once.
+    pub fn add_counted(self) -> CountedObject {
+        let Process { driver, callbacks } = self.process;
+        if driver.engine.is_inherited() {
+            return CountedObject::new(driver, Object { ptr: 0, cookie: 0, flags: 0 });
+        }
+        let mut state = driver.engine.lock();
+        let (ptr, ended) = (state.next_number(), driver.all_ended(&mut state));
+        driver.engine.unlock(state);
+        let object = Object { ptr, cookie: counted_object::COOKIE, flags: self.flags() };
+        callbacks.add_counted(ptr, Arc::new(self.handler));
+        // Not under the locks: handlers are the program's.
+        drop(ended);
+        CountedObject::new(driver, object)
+    }
+
+    /// `FLAT_BINDER_FLAG_*` of the object.
+    fn flags(&self) -> u32 {
         let accepts = if self.accepts_descriptors { FLAT_BINDER_FLAG_ACCEPTS_FDS } else { 0 };
-        Object { ptr, flags: accepts | self.min_priority.node_flags() }
+        accepts | self.min_priority.node_flags()
     }
 }
 

@@ -72,8 +72,8 @@ impl Options {
         let engine = Engine::open_with(context, socket, self.settings)?;
         let mut state = engine.lock();
         state.buffers.map(self.receive_bytes);
-        // The program's objects live as long as its process.
-        state.nodes.be_silent();
+        // Most of the program's objects live as long as its process: it hears nothing of them.
+        state.nodes.be_typed();
         engine.unlock(state);
         let callbacks = Arc::new(Callbacks::default());
         let driver = Driver { engine, callbacks: Arc::downgrade(&callbacks) };

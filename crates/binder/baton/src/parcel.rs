@@ -1,5 +1,6 @@
 //! What is sent: bytes, and objects at places in them.
 
+use crate::counted_object::CountedObject;
 use crate::driver::Driver;
 use crate::handle::Handle;
 use crate::object::Object;
@@ -33,7 +34,14 @@ const SHORT_BYTES: usize = 32;
 pub(crate) struct Objects {
     offsets: Few<u64>,
     handles: Few<Handle>,
-    fds: Vec<Arc<OwnedFd>>,
+    others: Vec<Kept>,
+}
+
+/// What a parcel keeps beside handles.
+#[derive(Clone)]
+enum Kept {
+    Fd(Arc<OwnedFd>),
+    Counted(CountedObject),
 }
 
 impl Parcel {
@@ -69,8 +77,10 @@ impl Parcel {
     /// A duplicate of the descriptor with this index, if the parcel owns it.
     pub fn owned_fd(&self, index: usize) -> Option<OwnedFd> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
-        let is_it = |fd: &&Arc<OwnedFd>| fd.as_raw_fd() as u64 == object.binder;
-        let fd = self.objects.iter().flat_map(|objects| &objects.fds).find(is_it)?;
+        let fd = self.objects.as_ref()?.others.iter().find_map(|kept| match kept {
+            Kept::Fd(fd) if fd.as_raw_fd() as u64 == object.binder => Some(fd),
+            _ => None,
+        })?;
         rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
     }
 
@@ -98,7 +108,13 @@ impl Parcel {
     /// Appends an object of this process.
     pub fn write_object(&mut self, object: Object) -> &mut Parcel {
         let (kind, flags) = (BINDER_TYPE_BINDER, object.flags);
-        self.write_flat(&FlatObject { kind, flags, binder: object.ptr, cookie: 0 })
+        self.write_flat(&FlatObject { kind, flags, binder: object.ptr, cookie: object.cookie })
+    }
+
+    /// Like [`Parcel::write_object`], of an object that does not end as long as the parcel has it.
+    pub fn write_counted_object(&mut self, object: &CountedObject) -> &mut Parcel {
+        self.objects().others.push(Kept::Counted(object.clone()));
+        self.write_object(object.object())
     }
 
     /// Appends a reference to an object of another process.
@@ -119,14 +135,19 @@ impl Parcel {
     /// Appends a descriptor, which is closed with the parcel.
     pub fn write_owned_fd(&mut self, fd: OwnedFd) -> &mut Parcel {
         self.write_fd(fd.as_fd());
-        self.objects().fds.push(Arc::new(fd));
+        self.objects().others.push(Kept::Fd(Arc::new(fd)));
         self
     }
 
-    /// Whether it holds no handle of another device.
+    /// Whether it holds no handle and no counted object of another device.
     pub(crate) fn is_of(&self, driver: &Arc<Driver>) -> bool {
-        let mut handles = self.objects.iter().flat_map(|objects| &objects.handles);
-        handles.all(|handle| Arc::ptr_eq(&handle.driver, driver))
+        self.objects.as_ref().is_none_or(|objects| {
+            objects.handles.iter().all(|handle| Arc::ptr_eq(&handle.driver, driver))
+                && objects.others.iter().all(|kept| match kept {
+                    Kept::Counted(object) => Arc::ptr_eq(object.driver(), driver),
+                    Kept::Fd(_) => true,
+                })
+        })
     }
 }
 

@@ -60,7 +60,7 @@ impl Process {
         if self.driver.engine.is_inherited() {
             return Err(Errno::BADF);
         }
-        self.driver.engine.become_manager(object.ptr, 0, object.flags)
+        self.driver.engine.become_manager(object.ptr, object.cookie, object.flags)
     }
 
     /// The context manager's object. [`CallError::NoManager`] if there is none.

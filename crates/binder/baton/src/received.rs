@@ -172,7 +172,7 @@ impl Received<'_> {
     /// The object with this index as one of this process's own, come home.
     pub fn own_object(&self, index: usize) -> Option<Object> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_BINDER)?;
-        Some(Object { ptr: object.binder, flags: object.flags })
+        Some(Object { ptr: object.binder, cookie: object.cookie, flags: object.flags })
     }
 
     /// A duplicate of the descriptor with this index. `None` if it is something else, has been

@@ -62,6 +62,10 @@ typedef struct baton_received baton_received;
 // the function returns, and must not be freed. The function must return: no longjmp, no exception.
 typedef int (*baton_handler)(const baton_received *request, baton_parcel *reply, void *user);
 
+// Runs once after an object has ended, when no handler of it runs: on a serving thread, or in the
+// call that has ended the object. Must return: no longjmp, no exception.
+typedef void (*baton_ended)(void *user);
+
 // What an object asks for. All zero is what `baton_add_object` takes.
 typedef struct {
   // The minimum priority at which its handler runs, whoever calls: SCHED_OTHER with a nice value
@@ -72,6 +76,10 @@ typedef struct {
   int min_priority;
   // Not 0: calls with descriptors are refused.
   int refuses_descriptors;
+  // Not null: the object ends when this process has freed the values and the parcels that refer
+  // to it, and other processes their handles, and at the latest with the process. Then this
+  // function runs, after which `user` is not used any more.
+  baton_ended ended;
 } baton_object_options;
 
 // Runs once after a death, on a serving thread. Must return: no longjmp, no exception.
@@ -105,7 +113,7 @@ int baton_shut_down(const baton_process *process);
 void baton_close(baton_process *process);
 
 // Adds an object that `handler` serves. It lives until the process is shut down, whether or not
-// the name `*out` is freed; `user` must stay valid until the process is freed.
+// the value `*out` is freed; `user` must stay valid until the process is freed.
 //
 // Requires:
 // `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
@@ -125,7 +133,8 @@ int baton_add_object_with(const baton_process *process,
                           void *user,
                           baton_object **out);
 
-// Frees the value of an object. The object itself stays.
+// Frees the value of an object. The object itself stays, unless it was added with a function to
+// run when it has ended, and nobody refers to it any more.
 //
 // Requires:
 // `object` is null or from this library, and not used afterwards.

@@ -90,7 +90,11 @@ pub unsafe extern "C" fn baton_parcel_write_object(
     guard(|| {
         // SAFETY: by this function's contract.
         let (parcel, object) = unsafe { (given_mut(parcel)?, given(object)?) };
-        parcel.belongs_to(&object.process)?.write_object(object.object);
+        let parcel = parcel.belongs_to(&object.process)?;
+        match &object.counted {
+            Some(counted) => parcel.write_counted_object(counted),
+            None => parcel.write_object(object.object),
+        };
         Ok(0)
     })
 }

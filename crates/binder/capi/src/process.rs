@@ -35,12 +35,28 @@ fn check_not_inherited(process: &Process) -> Result<(), Errno> {
     if process.is_inherited() { Err(Errno::BADF) } else { Ok(()) }
 }
 
+/// Runs once after an object has ended, when no handler of it runs: on a serving thread, or in the
+/// call that has ended the object. Must return: no longjmp, no exception.
+pub type baton_ended = Option<unsafe extern "C" fn(user: *mut c_void)>;
+
 /// The C program's own pointer, passed to its functions.
-struct User(*mut c_void);
+struct User {
+    pointer: *mut c_void,
+    ended: baton_ended,
+}
 
 impl User {
     fn get(&self) -> *mut c_void {
-        self.0
+        self.pointer
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Some(ended) = self.ended {
+            // SAFETY: by `baton_add_object_with`'s contract; this is its last use of the pointer.
+            unsafe { ended(self.pointer) }
+        }
     }
 }
 
@@ -123,6 +139,10 @@ pub struct baton_object_options {
     pub min_priority: c_int,
     /// Not 0: calls with descriptors are refused.
     pub refuses_descriptors: c_int,
+    /// Not null: the object ends when this process has freed the values and the parcels that refer
+    /// to it, and other processes their handles, and at the latest with the process. Then this
+    /// function runs, after which `user` is not used any more.
+    pub ended: baton_ended,
 }
 
 impl baton_object_options {
@@ -138,7 +158,7 @@ impl baton_object_options {
 }
 
 /// Adds an object that `handler` serves. It lives until the process is shut down, whether or not
-/// the name `*out` is freed; `user` must stay valid until the process is freed.
+/// the value `*out` is freed; `user` must stay valid until the process is freed.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, `out` is valid, and `handler` is what its type says.
@@ -149,7 +169,12 @@ pub unsafe extern "C" fn baton_add_object(
     user: *mut c_void,
     out: *mut *mut baton_object,
 ) -> c_int {
-    let options = baton_object_options { min_policy: 0, min_priority: 0, refuses_descriptors: 0 };
+    let options = baton_object_options {
+        min_policy: 0,
+        min_priority: 0,
+        refuses_descriptors: 0,
+        ended: None,
+    };
     // SAFETY: by this function's contract.
     unsafe { baton_add_object_with(process, &options, handler, user, out) }
 }
@@ -175,10 +200,11 @@ pub unsafe extern "C" fn baton_add_object_with(
         let (priority, refuses) = (options.min_priority()?, options.refuses_descriptors != 0);
         let handler = handler.ok_or(Errno::INVAL)?;
         check_not_inherited(process)?;
-        let user = User(user);
+        let (user, is_counted) =
+            (User { pointer: user, ended: options.ended }, options.ended.is_some());
         // Weak: the process owns its objects.
         let owner: Weak<Process> = Arc::downgrade(process);
-        let object = process
+        let builder = process
             .object(move |request| {
                 let process = owner.upgrade().ok_or(Errno::NODEV)?;
                 let view = baton_received::of_request(request, &process);
@@ -192,13 +218,23 @@ pub unsafe extern "C" fn baton_add_object_with(
                 }
             })
             .min_priority(priority)
-            .accepts_descriptors(!refuses)
-            .add();
-        Ok(give(out, baton_object { object, process: Arc::clone(process) }))
+            .accepts_descriptors(!refuses);
+        let process = Arc::clone(process);
+        Ok(give(
+            out,
+            match is_counted {
+                false => baton_object { object: builder.add(), counted: None, process },
+                true => {
+                    let counted = builder.add_counted();
+                    baton_object { object: counted.object(), counted: Some(counted), process }
+                }
+            },
+        ))
     })
 }
 
-/// Frees the value of an object. The object itself stays.
+/// Frees the value of an object. The object itself stays, unless it was added with a function to
+/// run when it has ended, and nobody refers to it any more.
 ///
 /// # Safety
 /// `object` is null or from this library, and not used afterwards.
@@ -432,7 +468,7 @@ pub unsafe extern "C" fn baton_link_to_death(
         let to = unsafe { given(handle)? };
         let recipient = recipient.ok_or(Errno::INVAL)?;
         check_not_inherited(&to.process)?;
-        let user = User(user);
+        let user = User { pointer: user, ended: None };
         to.handle.link_to_death(move || {
             guard_or((), || {
                 // SAFETY: `baton_link_to_death`'s contract.

@@ -160,7 +160,10 @@ pub unsafe extern "C" fn baton_received_object(
         // SAFETY: by this function's contract.
         let (received, out) = unsafe { (given(received)?, given_mut(out)?) };
         let object = received.received().own_object(index).ok_or(Errno::NOENT)?;
-        Ok(give(out, baton_object { object, process: Arc::clone(&received.process) }))
+        Ok(give(
+            out,
+            baton_object { object, counted: None, process: Arc::clone(&received.process) },
+        ))
     })
 }
 

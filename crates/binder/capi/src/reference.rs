@@ -1,6 +1,6 @@
 //! The things to which C programs refer: opened contexts, their objects, and handles.
 
-use baton::{Handle, Object, Process};
+use baton::{CountedObject, Handle, Object, Process};
 use std::sync::Arc;
 
 /// An opened context, through which this process calls others and is called.
@@ -11,6 +11,8 @@ pub struct baton_process {
 /// An object that this process serves.
 pub struct baton_object {
     pub(crate) object: Object,
+    /// The object does not end before this value is freed.
+    pub(crate) counted: Option<CountedObject>,
     pub(crate) process: Arc<Process>,
 }
 

@@ -284,6 +284,30 @@ static void check_objects(baton_handle *manager, baton_object *object) {
     baton_parcel_free(parcel);
 }
 
+static sem_t ended;
+
+static void note_end(void *user) {
+    CHECK(user == &caller);
+    CHECK(sem_post(&ended) == 0);
+}
+
+// An object that ends with the parcel that it was sent in.
+static void check_end(baton_process *process, baton_handle *manager) {
+    baton_object_options options = {.ended = note_end};
+    baton_object *object;
+    baton_received *reply;
+    baton_parcel *parcel = baton_parcel_new();
+    CHECK(sem_init(&ended, 0, 0) == 0);
+    CHECK(baton_add_object_with(process, &options, echo, &caller, &object) == 0);
+    CHECK(baton_parcel_write_object(parcel, object) == 0);
+    baton_object_free(object);
+    CHECK(baton_call(manager, CALL_BACK, parcel, &reply) == 0);
+    baton_received_free(reply);
+    CHECK(sem_trywait(&ended) == -1 && errno == EAGAIN);
+    baton_parcel_free(parcel);
+    CHECK(sem_wait(&ended) == 0);
+}
+
 static void check_descriptor(baton_handle *manager) {
     char text[16];
     baton_received *reply;
@@ -384,6 +408,7 @@ static void run_client(const char *socket) {
     CHECK(baton_link_to_death(manager, mourn, &death[1]) == 0);
     CHECK(baton_link_to_death(again, mourn, &death[1]) == 0);
     CHECK(pthread_create(&thread, NULL, serve, process) == 0);
+    check_end(process, manager);
     check_fork(process, manager, object);
     baton_parcel *empty = baton_parcel_new();
     baton_received *reply;

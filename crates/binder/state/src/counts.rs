@@ -49,6 +49,23 @@ impl State {
         }
     }
 
+    /// The next node of whose end no looper will tell the program, for it has none: the node's
+    /// address and cookie.
+    pub fn next_unheard_end(&mut self) -> Option<(u64, u64)> {
+        if self.pool.n_present > 0 {
+            return None;
+        }
+        let is_node = |work: &Work| matches!(work, Work::Node(_));
+        while let Some(Work::Node(id)) = self.todo.take_if(is_node) {
+            if let Return::Node(news) = self.node_return(id)
+                && news.returns.contains(&BR_DECREFS)
+            {
+                return Some(news.object);
+            }
+        }
+        None
+    }
+
     pub(crate) fn node_return(&mut self, id: NodeId) -> Return {
         let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
         node.queued = None;

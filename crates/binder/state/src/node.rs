@@ -35,7 +35,7 @@ pub struct Node {
     /// Counts requests to make the node the context manager's, all but one of which fail. Unless it
     /// is 0 the program gets no news of the node.
     manages: u32,
-    /// The program hears nothing of its nodes.
+    /// The program hears nothing of the node.
     is_silent: bool,
     /// The queue of its work, if it is queued.
     pub queued: Option<Queue>,
@@ -201,7 +201,7 @@ pub struct Nodes {
     by_id: FxHashMap<NodeId, Node>,
     by_ptr: BTreeMap<u64, NodeId>,
     last: u64,
-    are_silent: bool,
+    are_typed: bool,
 }
 
 impl Nodes {
@@ -213,15 +213,25 @@ impl Nodes {
         self.last += 1;
         let id = NodeId(self.last);
         self.by_ptr.insert(ptr, id);
-        let is_silent = self.are_silent;
-        self.by_id.insert(id, Node { ptr, cookie, flags, is_silent, ..Node::default() });
+        let (are_typed, tells_end) = (self.are_typed, self.are_typed && cookie != 0);
+        let node = Node {
+            ptr,
+            cookie,
+            flags,
+            is_silent: are_typed && !tells_end,
+            has_strong: tells_end,
+            has_weak: tells_end,
+            ..Node::default()
+        };
+        self.by_id.insert(id, node);
         id
     }
 
-    /// The program hears nothing of the nodes that it sends from now on: its objects live as long
-    /// as it does.
-    pub fn be_silent(&mut self) {
-        self.are_silent = true;
+    /// Of the nodes that the program sends from now on it hears nothing, for its objects live as
+    /// long as it does. Of one with a cookie it hears BR_RELEASE and BR_DECREFS: it counts as told
+    /// of the first references.
+    pub fn be_typed(&mut self) {
+        self.are_typed = true;
     }
 
     /// A node by the broker's name.

@@ -36,8 +36,8 @@ fn via(lane: u32) -> LaneId {
 fn process(flags: u32) -> (State, NodeId) {
     let mut state = State::new(ProcessId(1));
     state.buffers.map(1 << 20);
-    state.nodes.be_silent();
-    let node = state.nodes.find_or_add(0x10, 0x20, flags);
+    state.nodes.be_typed();
+    let node = state.nodes.find_or_add(0x10, 0, flags);
     state.peers.entry(PEER).or_default().introduced.insert(node, Strength::Strong);
     state.enter_looper(POOL);
     (state, node)

@@ -10,7 +10,7 @@ use super::report::Report;
 use super::seen::{Answer, First, Seen};
 use crate::intent::{ComponentName, Intent, IntentFilter};
 use baton::android::{Exception, Reader};
-use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process};
+use baton::{CallError, CountedObject, Errno, Handle, NameError, Parcel, Process};
 use baton::{SchedPriority, ServiceManager};
 use baton_shm::lock::Lock;
 use std::cell::Cell;
@@ -47,9 +47,9 @@ struct Inner {
     /// Services that have died.
     n_died: AtomicU32,
     /// The requests by which the receivers were registered.
-    registered: Lock<Vec<(Object, Request)>>,
+    registered: Lock<Vec<(CountedObject, Request)>>,
     /// The receivers of results that have not come, and their keys.
-    results: Lock<Vec<(Object, u64)>>,
+    results: Lock<Vec<(CountedObject, u64)>>,
     /// Answers of receivers that the service could not be told. A thread tries again while there
     /// are any.
     untold: Lock<VecDeque<(u64, Answer)>>,
@@ -197,8 +197,8 @@ impl BroadcastManager {
             }
             result(delivery);
         });
-        self.inner.results.lock().push((result_to, key));
-        let sent = self.request_number(&Request::Broadcast(Box::new(send)), Some(result_to));
+        self.inner.results.lock().push((result_to.clone(), key));
+        let sent = self.request_number(&Request::Broadcast(Box::new(send)), Some(&result_to));
         if sent.is_err() {
             self.inner.forget_result(key);
         }
@@ -224,7 +224,7 @@ impl BroadcastManager {
         permission: Option<&str>,
         package: Option<&str>,
         receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
-    ) -> Result<Object, BroadcastError> {
+    ) -> Result<CountedObject, BroadcastError> {
         let [permission, package] = [permission, package].map(|text| text.map(str::to_owned));
         let key = self.inner.next_key();
         let request = Request::Register { filter, permission, package, key };
@@ -240,16 +240,17 @@ impl BroadcastManager {
         &self,
         component: ComponentName,
         receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
-    ) -> Result<Object, BroadcastError> {
+    ) -> Result<CountedObject, BroadcastError> {
         self.inner.register(Request::Attach(component), receive)
     }
 
     /// Ends the registrations of a receiver.
+    /// What it receives with is dropped with the last value that refers to it.
     ///
     /// # Errors
     /// It is not registered: the caller's fault.
-    pub fn unregister(&self, receiver: Object) -> Result<(), BroadcastError> {
-        self.inner.registered.lock().retain(|(object, _)| *object != receiver);
+    pub fn unregister(&self, receiver: &CountedObject) -> Result<(), BroadcastError> {
+        self.inner.forget_receiver(receiver);
         self.inner.call(&Request::Unregister, Some(receiver), |_| Some(()))
     }
 
@@ -265,7 +266,7 @@ impl BroadcastManager {
     fn request_number(
         &self,
         request: &Request,
-        object: Option<Object>,
+        object: Option<&CountedObject>,
     ) -> Result<i32, BroadcastError> {
         self.inner.prepare()?;
         self.inner.call(request, object, |reader| reader.i32())
@@ -290,7 +291,7 @@ impl Inner {
     fn call<T>(
         &self,
         request: &Request,
-        object: Option<Object>,
+        object: Option<&CountedObject>,
         read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
     ) -> Result<T, BroadcastError> {
         let service = self.service.lock().clone();
@@ -308,13 +309,13 @@ impl Inner {
         self: &Arc<Self>,
         request: Request,
         receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
-    ) -> Result<Object, BroadcastError> {
+    ) -> Result<CountedObject, BroadcastError> {
         let receiver = self.receiver(receive);
         // Known before the call: a service that dies now has, or its successor gets, the request.
-        self.registered.lock().push((receiver, request.clone()));
-        let registered = self.call(&request, Some(receiver), |_| Some(()));
+        self.registered.lock().push((receiver.clone(), request.clone()));
+        let registered = self.call(&request, Some(&receiver), |_| Some(()));
         if registered.is_err() {
-            self.registered.lock().retain(|(object, _)| *object != receiver);
+            self.forget_receiver(&receiver);
         }
         registered.map(|()| receiver)
     }
@@ -323,7 +324,7 @@ impl Inner {
     fn receiver(
         self: &Arc<Self>,
         receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
-    ) -> Object {
+    ) -> CountedObject {
         // Weak: the process has the handler.
         let inner: Weak<Inner> = Arc::downgrade(self);
         let seen = Arc::new(Lock::new(Seen::default()));
@@ -347,7 +348,7 @@ impl Inner {
             }
             Ok(Parcel::new())
         };
-        self.process.object(handler).add()
+        self.process.object(handler).add_counted()
     }
 
     fn next_key(&self) -> u64 {
@@ -355,8 +356,20 @@ impl Inner {
         self.secret.hash_one(count).max(1)
     }
 
+    fn forget_receiver(&self, receiver: &CountedObject) {
+        let mut registered = self.registered.lock();
+        let forgotten: Vec<_> = registered.extract_if(.., |(its, _)| its == receiver).collect();
+        drop(registered);
+        // Not under the lock: the receivers are the program's.
+        drop(forgotten);
+    }
+
     fn forget_result(&self, key: u64) {
-        self.results.lock().retain(|(_, its)| *its != key);
+        let mut results = self.results.lock();
+        let forgotten: Vec<_> = results.extract_if(.., |(_, its)| *its == key).collect();
+        drop(results);
+        // Not under the lock: the receivers are the program's.
+        drop(forgotten);
     }
 
     /// Tells the service, which waits for it, that a receiver has finished.
@@ -431,7 +444,7 @@ impl Inner {
         let returned = |(object, key)| (object, Request::ReturnResultReceiver { key });
         requests.extend(results.into_iter().map(returned));
         for (object, request) in requests {
-            let register = || self.call(&request, Some(object), |_| Some(()));
+            let register = || self.call(&request, Some(&object), |_| Some(()));
             let mut registered = register();
             while let Err(BroadcastError::Call(error)) = registered
                 && is_transient(error)

@@ -4,7 +4,7 @@
 use super::level::Outcome;
 use crate::intent::{Bundle, ComponentName, DecodeError, Intent, IntentFilter};
 use baton::android::{Reader, Write};
-use baton::{CallError, Errno, Object, Parcel};
+use baton::{CallError, CountedObject, Errno, Parcel};
 
 /// Whether a call has failed because a broker was killed, and may succeed at the next one.
 pub fn is_transient(error: CallError) -> bool {
@@ -272,7 +272,7 @@ pub fn decode(code: u32, data: &[u8]) -> Result<Request, RequestError> {
 }
 
 /// Writes a request and the code of its method. The object is the request's, if it has one.
-pub fn encode(request: &Request, object: Option<Object>) -> (u32, Parcel) {
+pub fn encode(request: &Request, object: Option<&CountedObject>) -> (u32, Parcel) {
     let mut parcel = Parcel::new();
     parcel.write_token(MANAGER);
     let code = match request {
@@ -368,10 +368,10 @@ pub fn decode_received(data: &[u8]) -> Result<Received, RequestError> {
     })
 }
 
-fn write_object(parcel: &mut Parcel, object: Option<Object>) {
+fn write_object(parcel: &mut Parcel, object: Option<&CountedObject>) {
     match object {
         Some(object) => {
-            parcel.write_object(object);
+            parcel.write_counted_object(object);
             parcel.write_i32(baton::android::SYSTEM_STABILITY);
         }
         None => parcel.write_null_object(),

@@ -1,7 +1,7 @@
 //! One process of a history, and what its threads do.
 
 use crate::world::World;
-use baton::{CallError, Errno, Handle, Object, Parcel, Process, Request};
+use baton::{CallError, CountedObject, Errno, Handle, Object, Parcel, Process, Request};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
 use baton_shm::schedule;
@@ -32,6 +32,10 @@ pub struct Member {
     object: Object,
     /// Handles of other processes' objects.
     kept: Arc<Lock<Vec<Handle>>>,
+    /// Its objects that end before it.
+    counted: Lock<Vec<CountedObject>>,
+    /// Refers to the handlers of all such objects.
+    handlers: Arc<()>,
     /// Its loopers, each with its own priority.
     loopers: Lock<BTreeMap<u32, Schedule>>,
 }
@@ -43,7 +47,8 @@ impl Member {
         let kept = Arc::new(Lock::default());
         let (objects, of_handler) = (Arc::clone(&kept), Arc::clone(world));
         let object = process.object(move |request| serve(&of_handler, &objects, request)).add();
-        Some(Member { number, process, object, kept, loopers: Lock::default() })
+        let (counted, handlers, loopers) = <_>::default();
+        Some(Member { number, process, object, kept, counted, handlers, loopers })
     }
 
     pub fn loopers(&self) -> BTreeMap<u32, Schedule> {
@@ -61,7 +66,7 @@ impl Member {
     }
 
     /// Some acts of a thread that ends then.
-    pub fn act(&self, world: &World, often: u64) {
+    pub fn act(&self, world: &Arc<World>, often: u64) {
         for _ in 0..often {
             match world.dice(100) {
                 0..10 => become_real_time(world),
@@ -69,14 +74,38 @@ impl Member {
                 20..30 => pause(Duration::from_micros(world.dice(2_000))),
                 30..35 => _ = self.process.become_context_manager(self.object),
                 35..40 => drop(self.kept.lock().pop()),
+                40..45 => self.add_counted(world),
                 _ => self.use_handle(world),
             }
         }
     }
 
-    /// Gives every handle back.
+    /// Gives every handle back, and its own references to objects that end before it.
     pub fn give_back(&self) {
-        drop(std::mem::take(&mut *self.kept.lock()));
+        let kept = std::mem::take(&mut *self.kept.lock());
+        let counted = std::mem::take(&mut *self.counted.lock());
+        drop((kept, counted));
+    }
+
+    /// How many of its objects that end before it have not ended.
+    pub fn n_counted(&self) -> usize {
+        Arc::strong_count(&self.handlers) - 1
+    }
+
+    /// Adds an object that ends before the process, and forgets one.
+    fn add_counted(&self, world: &Arc<World>) {
+        let (world, kept) = (Arc::clone(world), Arc::clone(&self.kept));
+        let counts = Arc::clone(&self.handlers);
+        let object = self.process.object(move |request| {
+            let _ = &counts;
+            serve(&world, &kept, request)
+        });
+        let object = object.add_counted();
+        let mut counted = self.counted.lock();
+        counted.push(object);
+        let is_full = counted.len() > MOST_KEPT;
+        let oldest = is_full.then(|| counted.remove(0));
+        drop((counted, oldest));
     }
 
     fn use_handle(&self, world: &World) {
@@ -120,7 +149,10 @@ impl Member {
 
     fn register(&self, world: &World, manager: &Handle) {
         let mut parcel = request(world);
-        parcel.write_object(self.object);
+        match self.counted.lock().last() {
+            Some(object) if world.dice(2) == 0 => parcel.write_counted_object(object),
+            _ => parcel.write_object(self.object),
+        };
         expect_end(manager, manager.call(REGISTER, &parcel).map(drop));
     }
 

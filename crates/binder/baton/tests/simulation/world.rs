@@ -44,6 +44,10 @@ impl World {
             world.start_worker(&member, |member| member.give_back());
         }
         world.come_to_rest();
+        for member in world.members() {
+            let (number, left) = (member.number, member.n_counted());
+            assert_eq!(left, 0, "objects of {number} that have not ended");
+        }
         world.members().iter().for_each(|member| world.kill(member));
         world.machine.await_quiet();
         let report = Observer::connect(&world.broker.socket).expect("a broker").report();

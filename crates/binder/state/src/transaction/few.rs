@@ -160,7 +160,7 @@ mod tests {
     use Strength::{Strong, Weak};
     use baton_abi::control::{ChannelId, Event};
     use baton_abi::holder_list::ENTRIES;
-    use baton_abi::uapi::{BR_ACQUIRE, BR_INCREFS};
+    use baton_abi::uapi::{BR_ACQUIRE, BR_DECREFS, BR_INCREFS, BR_RELEASE};
 
     const TID: Tid = 7;
     const PEER: ProcessId = ProcessId(2);
@@ -306,12 +306,22 @@ mod tests {
     }
 
     #[test]
-    fn a_program_whose_objects_stay_hears_nothing_of_them() {
-        let mut state = State::new(ProcessId(1));
-        state.nodes.be_silent();
-        carried_by(&mut state, &[OWN], unknown).expect("granted");
-        state.event(Event::Dead { process: PEER });
-        assert!(state.take_own_news(TID).is_empty() && !state.has_process_work());
-        assert!(state.nodes.at(0x10).is_none(), "forgotten when nobody holds it");
+    fn a_typed_program_hears_the_ends_of_the_objects_that_have_a_cookie() {
+        let stays = Named::Binder { ptr: 0x10, cookie: 0, flags: 0x13, strength: Strong };
+        for (object, ends) in [(stays, false), (OWN, true)] {
+            let mut state = State::new(ProcessId(1));
+            state.nodes.be_typed();
+            carried_by(&mut state, &[object], unknown).expect("granted");
+            assert!(state.take_own_news(TID).is_empty() && !state.has_process_work());
+            state.event(Event::Dead { process: PEER });
+            assert_eq!(state.has_process_work(), ends);
+            let news = match state.next_return(TID, true) {
+                Some(Return::Node(news)) => Some(news),
+                _ => None,
+            };
+            let end = News { returns: vec![BR_RELEASE, BR_DECREFS], object: (0x10, 0x20) };
+            assert_eq!(news, ends.then_some(end));
+            assert!(state.nodes.at(0x10).is_none(), "forgotten when nobody holds it");
+        }
     }
 }
