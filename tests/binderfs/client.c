@@ -729,13 +729,54 @@ static void misuse(uint64_t seed)
 	}
 }
 
+// Reads until that fails; returns the error.
+static void *read_on(void *fd)
+{
+	uint32_t enter = BC_ENTER_LOOPER;
+	size_t write_bytes = sizeof(enter);
+	uint8_t read[256];
+	for (size_t n = sizeof(read);; n = sizeof(read), write_bytes = 0)
+		if (exchange(*(int *)fd, &enter, write_bytes, read, &n))
+			return (void *)(intptr_t)errno;
+}
+
+// Waits in an ioctl and in a poll until the server of the mount is killed.
+static void outlive(void)
+{
+	int fd = open_device(0), polled = open_device(0);
+	map_device(fd);
+	pthread_t reader;
+	if (pthread_create(&reader, NULL, read_on, &fd))
+		die("no thread");
+	int set = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event = {.events = 0};
+	if (epoll_ctl(set, EPOLL_CTL_ADD, polled, &event))
+		die("epoll_ctl: %s", strerror(errno));
+	puts("ready");
+	fflush(stdout);
+	int n;
+	do
+		n = epoll_wait(set, &event, 1, -1);
+	while (n < 0 && errno == EINTR);
+	if (n != 1 || !(event.events & EPOLLHUP))
+		die("epoll_wait: %d, events %#x", n, event.events);
+	void *error;
+	pthread_join(reader, &error);
+	if ((intptr_t)error != EBADF)
+		die("a read ended: %s", strerror((intptr_t)error));
+	struct binder_version version;
+	if (ioctl(polled, BINDER_VERSION, &version) != -1 || errno != EBADF)
+		die("BINDER_VERSION: %s", strerror(errno));
+	close(open_device(0));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
 		    "misuse SEED | runs-as EUID | change-user EUID | reuse-pid EUID | nice VALUE | "
 		    "real-time PRIORITY [READER] | descriptors N | pages N | opens N | "
-		    "time-opens N | at-once N | hoard LEAST");
+		    "time-opens N | at-once N | hoard LEAST | outlive");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -755,6 +796,8 @@ int main(int argc, char **argv)
 		open_at_once(number);
 	else if (!strcmp(role, "hoard"))
 		hoard(number);
+	else if (!strcmp(role, "outlive"))
+		outlive();
 	else if (!strcmp(role, "interrupted"))
 		interrupted();
 	else if (!strcmp(role, "misuse"))

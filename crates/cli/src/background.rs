@@ -129,6 +129,12 @@ pub fn ready() {
         // Servers end in order at this signal.
         let _ = signal_hook::low_level::raise(SIGTERM);
     }
+    drop(out);
+    leave_terminal();
+}
+
+/// Closes this process's standard streams, for which somebody may wait.
+pub fn leave_terminal() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);

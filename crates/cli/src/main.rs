@@ -42,6 +42,7 @@ mod log;
 mod logcat;
 mod manager;
 mod mount;
+mod mount_keeper;
 mod observer;
 mod ping;
 mod policy;

@@ -4,6 +4,7 @@ use crate::background;
 use crate::broker::begin_log;
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
+use crate::mount_keeper;
 use crate::stop;
 use baton_binderfs::{Config, MountError, Options, PageSource};
 use clap::Args;
@@ -57,6 +58,14 @@ pub struct MountArgs {
     /// server ends before, by a signal, the mount stays, and is of no use
     #[arg(long)]
     ends_with_namespace: bool,
+    /// Keep the mount if the server is killed: start another one, which serves it. Programs open
+    /// their devices anew, in containers, too. SIGHUP starts the server anew, from the program file
+    /// that there is by then. Before Linux 6.9 the mount ends with its server all the same
+    #[arg(long, conflicts_with_all = ["ends_with_namespace", "kept_open"])]
+    restart: bool,
+    /// This is the server of `--restart`: the descriptors that outlive it, and a pipe's end
+    #[arg(long, hide = true, value_name = "FDS", value_delimiter = ',', num_args = 1)]
+    kept: Vec<RawFd>,
     /// This is the process that --background started
     #[arg(long, hide = true)]
     serving: bool,
@@ -121,18 +130,33 @@ fn options(given: &[MountOption]) -> (Options, Option<PageSource>) {
 /// Mounts a binderfs, and serves it.
 pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     if args.background && !args.serving {
-        return background::start(&arguments(&args, socket));
+        let restart = args.restart.then(|| "--restart".into());
+        return background::start(&[&arguments(&args, socket)[..], restart.as_slice()].concat());
     }
-    if args.serving {
+    if args.serving && args.kept.is_empty() {
         background::begin();
     }
     let tried = format!("mount a binderfs at {}", args.directory.display());
     begin_log("baton-mount");
+    let serving = args.serving;
+    let tell_ready = || {
+        // Without a NOTIFY_SOCKET this has no effect.
+        let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+        if serving {
+            background::ready();
+        }
+    };
+    if args.restart {
+        let mut arguments = arguments(&args, socket);
+        arguments.extend(serving.then(|| "--serving".into()));
+        return mount_keeper::keep(&tried, &arguments, tell_ready);
+    }
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
+    let kept = mount_keeper::kept(&args.kept);
     let kept_open = args.kept_open.map(inherited).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
     let (options, pages) = options(&args.options);
-    let MountArgs { directory, contexts, apart, serving, ends_with_namespace, .. } = args;
+    let MountArgs { directory, contexts, apart, ends_with_namespace, .. } = args;
     let config = Config {
         directory,
         socket: socket.to_owned(),
@@ -143,15 +167,21 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
         stop,
         kept_open,
         ends_with_namespace,
+        kept: None,
     };
-    let ready = || {
-        // Without a NOTIFY_SOCKET this has no effect.
-        let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
-        if serving {
-            background::ready();
+    let served = match kept {
+        Some((kept, keeper)) => {
+            let ready = || {
+                mount_keeper::tell_ready(keeper);
+                if serving {
+                    background::leave_terminal();
+                }
+            };
+            baton_binderfs::serve(Config { kept: Some(kept), ..config }, ready)
         }
+        None => baton_binderfs::serve(config, tell_ready),
     };
-    baton_binderfs::serve(config, ready).map_err(|error| explain(&tried, socket, &error))
+    served.map_err(|error| explain(&tried, socket, &error))
 }
 
 /// A descriptor that this process has been started with.

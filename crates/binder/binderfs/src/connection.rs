@@ -5,7 +5,7 @@
 use crate::errno;
 use crate::mount_error::MountError;
 use crate::mounted::{self, KIND, Mounted};
-use crate::protocol::{NOTIFY_POLL, NOTIFY_STORE, OutHeader, StoreOut};
+use crate::protocol::{NOTIFY_POLL, NOTIFY_RESEND, NOTIFY_STORE, OutHeader, StoreOut};
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -33,11 +33,20 @@ struct BackingMap {
 }
 
 impl Connection {
-    /// Mounts a file system at a directory. Nothing answers the requests of programs yet.
-    pub fn mount(directory: &Path) -> Result<(Connection, Mounted), MountError> {
-        let directory = mounted::find_free(directory)?;
+    /// Opens /dev/fuse, by which nothing is mounted yet.
+    pub fn open() -> Result<OwnedFd, MountError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let fuse = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(MountError::NoFuse)?;
+        rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(MountError::NoFuse)
+    }
+
+    /// The end of a file system that a server has mounted which was killed.
+    pub fn left(fuse: OwnedFd) -> Connection {
+        Connection { fuse }
+    }
+
+    /// Mounts a file system at a directory. Nothing answers the requests of programs yet.
+    pub fn mount(fuse: OwnedFd, directory: &Path) -> Result<(Connection, Mounted), MountError> {
+        let directory = mounted::find_free(directory)?;
         let options = format!(
             "fd={},rootmode=40755,user_id={},group_id={},allow_other,default_permissions",
             fuse.as_raw_fd(),
@@ -84,6 +93,11 @@ impl Connection {
         self.send(0, NOTIFY_POLL, &[&kernel_handle.to_ne_bytes()]);
     }
 
+    /// Has the kernel pass on again every request that nobody has answered. False before Linux 6.9.
+    pub fn resend(&self) -> bool {
+        self.send(0, NOTIFY_RESEND, &[])
+    }
+
     /// Puts bytes into the kernel's pages of a file, from this offset on. Waits for reads of these
     /// pages that are under way: the thread that answers them must not call this.
     pub fn store(&self, node: u64, offset: usize, bytes: &[u8]) {
@@ -116,11 +130,11 @@ impl Connection {
         if number > 0 { Ok(number) } else { Err(errno::last()) }
     }
 
-    /// Ends a registration.
-    pub fn close_backing(&self, number: i32) {
+    /// Ends a registration. False if there is none of this number.
+    pub fn close_backing(&self, number: i32) -> bool {
         let fuse = self.fuse.as_raw_fd();
         // SAFETY: the number that this request reads.
-        unsafe { libc::ioctl(fuse, FUSE_DEV_IOC_BACKING_CLOSE, &number) };
+        unsafe { libc::ioctl(fuse, FUSE_DEV_IOC_BACKING_CLOSE, &number) == 0 }
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse. [`mounted`]: the mount.
+//!   [`restart_state`]: what a server that is killed leaves to the next one.
 //! - [`contexts`]: the contexts of devices, at the broker.
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
@@ -57,6 +58,7 @@ mod pages;
 mod pending;
 mod prerequisites;
 mod protocol;
+mod restart_state;
 mod server;
 mod shared;
 mod staging;
@@ -67,5 +69,6 @@ mod watches;
 
 pub use mount_error::MountError;
 pub use pages::PageSource;
+pub use restart_state::Kept;
 pub use server::{Config, serve};
 pub use tree::Options;

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -19,12 +20,12 @@ pub const KIND: &CStr = c"fuse.binder";
 const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// The two numbers by which a mount is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
     /// The mount's number in the namespace.
-    number: u64,
+    pub number: u64,
     /// The file system's device number, as maps of processes show it.
-    file_system: (u32, u32),
+    pub file_system: (u32, u32),
 }
 
 impl Identity {
@@ -54,6 +55,19 @@ impl Mounted {
                 Err(MountError::system("statx")(errno))
             }
         }
+    }
+
+    /// The mount of a server that was killed, which was at this directory. `None` if others have
+    /// unmounted it.
+    pub fn left(directory: PathBuf, identity: Identity) -> Option<Mounted> {
+        let mounts = std::fs::read(MOUNTS).unwrap_or_default();
+        let is_there = place_of(&mounts, identity).is_some();
+        is_there.then_some(Mounted { directory, identity })
+    }
+
+    /// What the mount is known by.
+    pub fn identity(&self) -> Identity {
+        self.identity
     }
 
     /// The directory.

@@ -25,6 +25,7 @@ use baton_driver::device::Device;
 use rustix::fd::AsFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ use std::ops::Range;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// How clients' maps get the bytes of receive buffers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PageSource {
     /// The kernel maps the receive buffer itself. Needs Linux 6.9, and CAP_SYS_ADMIN outside of
     /// user namespaces.

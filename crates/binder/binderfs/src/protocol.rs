@@ -20,6 +20,8 @@ pub const REQUEST_BYTES: usize = 32 * 1024;
 pub const INIT_EXT: u32 = 1 << 30;
 /// INIT, `flags2`: files may be passed through to others.
 pub const PASSTHROUGH: u32 = 1 << 5;
+/// INIT, `flags2`: requests are sent again at [`NOTIFY_RESEND`].
+pub const HAS_RESEND: u32 = 1 << 7;
 /// OPEN: reads and writes come to the server.
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// OPEN: pages that the kernel has of the file stay.
@@ -32,6 +34,8 @@ pub const FOPEN_PASSTHROUGH: u32 = 1 << 7;
 pub const NOTIFY_POLL: i32 = 1;
 /// The code of a notification that puts bytes into the kernel's pages of a file.
 pub const NOTIFY_STORE: i32 = 4;
+/// The code of a notification that asks for every request again that has no answer.
+pub const NOTIFY_RESEND: i32 = 7;
 /// SETATTR: which attributes are to be set.
 pub const SET_MODE: u32 = 1 << 0;
 /// See [`SET_MODE`].

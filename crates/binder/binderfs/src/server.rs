@@ -19,6 +19,7 @@ use crate::opens::{Open, Opens};
 use crate::pages::{self, PageSource};
 use crate::pending::Pending;
 use crate::protocol::*;
+use crate::restart_state::{Kept, Record, RestartState};
 use crate::shared::Shared;
 use crate::traffic::Traffic;
 use crate::tree::{self, CONTROL, FEATURE, Options, Tree};
@@ -49,6 +50,11 @@ const LOOKED_UP_NS: u32 = 1_000_000;
 /// Time for which the root directory's attributes are valid, which never change.
 const ROOT_VALID_S: u64 = 24 * 60 * 60;
 
+/// Numbers of open files that one server gives, at most.
+const HANDLES: u64 = 1 << 40;
+/// After so many numbers without a registered file there is none any more.
+const MOST_MISSING: u32 = 1024;
+
 /// Where and what to serve.
 #[derive(Debug)]
 pub struct Config {
@@ -73,36 +79,60 @@ pub struct Config {
     /// The calling thread is the only one of its process, and leaves its mount namespace: serving
     /// ends once no process is in that, and `stop` leaves the mount there, without a server.
     pub ends_with_namespace: bool,
+    /// The descriptors by which the mount outlives this server, if somebody keeps copies of them.
+    /// If a server that was killed has left a mount with them, this one takes its place.
+    pub kept: Option<Kept>,
 }
 
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
 /// once programs can use it.
+///
+/// In place of a server that was killed it serves that server's mount. The devices of programs that
+/// had them open are gone: their ioctls are `EBADF`, their polls POLLHUP. What they open anew comes
+/// to this server.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     prerequisites::check()?;
     let contexts = Contexts::connect(config.socket.clone(), config.apart)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner, config.options);
-    for device in &config.contexts {
-        tree.add(device).map_err(|errno| match errno {
-            Errno::NOSPC => MountError::TooManyDevices(config.options.most_devices),
-            _ => MountError::BadContext(device.clone()),
-        })?;
+    let (fuse, state) = match config.kept {
+        Some(Kept { fuse, record }) => (fuse, Some(RestartState::new(record))),
+        None => (Connection::open()?, None),
+    };
+    let left = state.as_ref().and_then(RestartState::read);
+    let servers = left.as_ref().map_or(0, |left| left.servers + 1);
+    if let Some(left) = &left {
+        tree.restore(left.files.clone(), servers);
+    } else {
+        for device in &config.contexts {
+            tree.add(device).map_err(|errno| match errno {
+                Errno::NOSPC => MountError::TooManyDevices(config.options.most_devices),
+                _ => MountError::BadContext(device.clone()),
+            })?;
+        }
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
     let pending = Pending::new().map_err(MountError::system("timerfd_create"))?;
     let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
     let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
-    let (connection, mut mounted) = Connection::mount(&config.directory)?;
+    let (connection, mut mounted) = match &left {
+        None => Connection::mount(fuse, &config.directory)?,
+        Some(left) => match Mounted::left(PathBuf::from(&left.directory), left.mount) {
+            Some(mounted) => (Connection::left(fuse), mounted),
+            // Others have unmounted it meanwhile.
+            None => return Ok(()),
+        },
+    };
     // A mount that fails adds no context.
-    for device in &config.contexts {
+    for device in tree.files().devices() {
         contexts.add(device).map_err(|errno| {
             let context = contexts.of(device);
             MountError::Refused { context, errno }
         })?;
     }
     let next = Arc::new(NextDevice::new(config.socket.clone()));
-    if let Some(device) = config.contexts.first() {
+    if let Some(device) = tree.files().devices().next() {
         next.try_one(&contexts.of(device)).map_err(|error| match error.errno() {
             errno @ (Errno::PERM | Errno::SRCH) => MountError::NotSeen(errno),
             _ => MountError::Broker(error),
@@ -144,15 +174,17 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         opens: Arc::clone(&opens),
         device_threads: DeviceThreads::default(),
         ending: &ending,
-        last_handle: 0,
+        last_handle: HANDLES * servers,
         mounted,
         ends_with_namespace: config.ends_with_namespace,
         contexts: Arc::new(contexts),
         logs,
         next,
         asked_pages: config.pages,
-        pages: PageSource::Stored,
+        pages: left.as_ref().map_or(PageSource::Stored, |left| left.pages),
         tree,
+        state,
+        servers,
         reviewed: Instant::now(),
     };
     let tid = baton_shm::thread::id();
@@ -166,6 +198,11 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
             MountError::system("start a thread")(errno)
         })?;
+        let mut ready = Some(ready);
+        if left.is_some() {
+            server.take_over();
+            ready.take().into_iter().for_each(|ready| ready());
+        }
         server.run(ready)
     })
 }
@@ -187,6 +224,10 @@ struct Server<'a> {
     /// How clients' maps get their bytes, from INIT on.
     pages: PageSource,
     tree: Tree,
+    /// For the server that follows if this one is killed.
+    state: Option<RestartState>,
+    /// How many servers there were before.
+    servers: u64,
     /// When the urgency of this thread was looked at.
     reviewed: Instant,
 }
@@ -199,9 +240,8 @@ fn bytes(value: &impl bytemuck::NoUninit) -> Answered {
 }
 
 impl Server<'_> {
-    fn run(&mut self, ready: impl FnOnce()) -> Result<(), MountError> {
+    fn run(&mut self, mut ready: Option<impl FnOnce()>) -> Result<(), MountError> {
         let mut buffer = vec![0; REQUEST_BYTES];
-        let mut ready = Some(ready);
         let shared = Arc::clone(&self.shared);
         while !self.ending.is_over() {
             match shared.connection.receive(&mut buffer) {
@@ -236,6 +276,10 @@ impl Server<'_> {
             }
         };
         let InHeader { unique, node, .. } = header;
+        if self.tree.is_stale(node) {
+            self.answer_stale(unique, operation);
+            return Ok(());
+        }
         let answered = match operation {
             Operation::Init(init) => {
                 self.begin(unique, &init)?;
@@ -275,6 +319,9 @@ impl Server<'_> {
                 }
             }
             Operation::Poll { handle, kernel_handle, notify } if self.tree.is_device(node) => {
+                if let Some(state) = &self.state {
+                    state.note_poll(kernel_handle);
+                }
                 let task = Task::Poll { unique, kernel_handle, notify };
                 match self.give(handle, header, None, task) {
                     Ok(()) => return Ok(()),
@@ -325,11 +372,13 @@ impl Server<'_> {
             }
             Operation::SetAttributes(set) => {
                 self.tree.set_attributes(node, &set)?;
+                self.record();
                 let attributes = self.tree.attributes(node)?;
                 bytes(&AttributesOut { attributes, ..AttributesOut::default() })
             }
             Operation::Unlink { name } => {
                 self.tree.unlink(node, name)?;
+                self.record();
                 if let Ok(device) = str::from_utf8(name) {
                     self.contexts.remove(device);
                 }
@@ -416,11 +465,72 @@ impl Server<'_> {
         };
         connection.answer(unique, &[bytes_of(&answer)]);
         self.pages = pages::choose(self.asked_pages, passes.then_some(connection))?;
+        let resends = init.flags & INIT_EXT != 0 && init.flags2 & HAS_RESEND != 0;
+        if !resends && self.state.take().is_some() {
+            // A program whose request the next server does not see would wait for ever.
+            tracing::warn!("the mount ends with this server: another one needs Linux 6.9");
+        }
+        self.record();
         tracing::info!(pages = %self.pages, "mounted at {}", self.mounted.directory().display());
         if self.ends_with_namespace {
             self.mounted.unmount();
         }
         Ok(())
+    }
+
+    /// Takes the place of a server that was killed. Programs that wait for it get answers now.
+    fn take_over(&mut self) {
+        self.record();
+        let connection = &self.shared.connection;
+        connection.resend();
+        let last_poll = self.state.as_ref().map_or(0, RestartState::last_poll);
+        (1..=last_poll).for_each(|kernel_handle| connection.notify_readable(kernel_handle));
+        // Its receive buffers: those that programs have mapped stay as long as they do.
+        let mut n_missing = 0;
+        for number in 1.. {
+            n_missing = if connection.close_backing(number) { 0 } else { n_missing + 1 };
+            if n_missing == MOST_MISSING {
+                break;
+            }
+        }
+        tracing::info!("serves {} anew", self.mounted.directory().display());
+    }
+
+    /// Answers a request for a file that a server which was killed had opened or looked up.
+    fn answer_stale(&self, unique: u64, operation: Operation<'_>) {
+        let connection = &self.shared.connection;
+        match operation {
+            Operation::Forget { .. } | Operation::BatchForget { .. } => {}
+            Operation::Interrupt { .. } => {}
+            Operation::Flush { .. } | Operation::Release { .. } => {
+                _ = connection.answer(unique, &[])
+            }
+            Operation::Poll { .. } => {
+                let events = (EventFlags::ERR | EventFlags::HUP).bits();
+                let answer = PollOut { events, ..PollOut::default() };
+                connection.answer(unique, &[bytes_of(&answer)]);
+            }
+            // What libbinder takes for a device that was closed.
+            Operation::Ioctl { .. } => connection.refuse(unique, Errno::BADF),
+            // The kernel looks the name up again.
+            _ => connection.refuse(unique, Errno::STALE),
+        }
+    }
+
+    /// Writes down what the next server has to know, if there can be one.
+    fn record(&mut self) {
+        let Some(state) = &self.state else { return };
+        let written = state.write(&Record {
+            servers: self.servers,
+            directory: self.mounted.directory().into(),
+            mount: self.mounted.identity(),
+            pages: self.pages,
+            files: self.tree.files().clone(),
+        });
+        if let Err(errno) = written {
+            tracing::warn!(%errno, "no other server could take the place of this one any more");
+            self.state = None;
+        }
     }
 
     /// Opens a device in a thread that may wait for the broker, and is its control thread then.
@@ -565,6 +675,7 @@ impl Server<'_> {
             let _ = self.tree.unlink(tree::ROOT, name.as_bytes());
             return Err(errno);
         }
+        self.record();
         // A FUSE file has no device number.
         Ok(BinderfsDevice { major: 0, minor: 0, ..device })
     }

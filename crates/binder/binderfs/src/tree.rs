@@ -12,6 +12,7 @@ use crate::log_files::{self, LogNode};
 use crate::protocol::{Attributes, SET_GID, SET_MODE, SET_UID, SetAttributesIn};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The root directory's node, by FUSE.
@@ -32,7 +33,7 @@ const FIRST_DEVICE: u64 = 1 << 32;
 const MAX_NAME_BYTES: usize = 255;
 
 /// A device's file, whatever its node, binder-control, or the root directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Owned {
     permissions: u32,
     uid: u32,
@@ -62,14 +63,29 @@ struct DeviceNode {
     owned: Owned,
 }
 
+/// The files that programs can change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Files {
+    root: Owned,
+    control: Owned,
+    devices: BTreeMap<String, Owned>,
+}
+
+impl Files {
+    /// The devices' names.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        self.devices.keys().map(String::as_str)
+    }
+}
+
 /// All files.
 #[derive(Debug)]
 pub struct Tree {
     owner: (u32, u32),
-    root: Owned,
-    control: Owned,
-    devices: BTreeMap<String, Owned>,
+    files: Files,
     nodes: HashMap<u64, DeviceNode>,
+    /// Nodes of servers that were killed have numbers up to this one.
+    last_stale: u64,
     last_node: u64,
     options: Options,
     /// The processes that have a file in `binder_logs/proc`.
@@ -95,16 +111,35 @@ impl Default for Options {
 impl Tree {
     /// A tree without devices, whose files belong to this user and group.
     pub fn new((uid, gid): (u32, u32), options: Options) -> Tree {
+        let root = Owned { permissions: 0o755, uid, gid };
+        let control = Owned { permissions: 0o600, uid, gid };
         Tree {
             owner: (uid, gid),
-            root: Owned { permissions: 0o755, uid, gid },
-            control: Owned { permissions: 0o600, uid, gid },
-            devices: BTreeMap::new(),
+            files: Files { root, control, devices: BTreeMap::new() },
             nodes: HashMap::new(),
+            last_stale: FIRST_DEVICE - 1,
             last_node: FIRST_DEVICE - 1,
             options,
             processes: BTreeSet::new(),
         }
+    }
+
+    /// The files of a server that was killed. Nodes have other numbers than those of so many
+    /// servers before.
+    pub fn restore(&mut self, files: Files, servers: u64) {
+        self.files = files;
+        self.last_stale = FIRST_DEVICE * (servers + 1) - 1;
+        self.last_node = self.last_stale;
+    }
+
+    /// The files that programs can change.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Whether a node is of a device, and of a server that was killed.
+    pub fn is_stale(&self, node: u64) -> bool {
+        (FIRST_DEVICE..=self.last_stale).contains(&node)
     }
 
     /// Adds a device. `EEXIST` if there is a file of this name, `EACCES` for a name that no file
@@ -119,14 +154,14 @@ impl Tree {
             return Err(Errno::ACCESS);
         }
         // As in the kernel, a full file system says so before it looks at the name.
-        if self.devices.len() >= self.options.most_devices {
+        if self.files.devices.len() >= self.options.most_devices {
             return Err(Errno::NOSPC);
         }
-        if self.devices.contains_key(context) || self.is_fixed(context) {
+        if self.files.devices.contains_key(context) || self.is_fixed(context) {
             return Err(Errno::EXIST);
         }
         let (uid, gid) = self.owner;
-        self.devices.insert(context.to_owned(), Owned { permissions: 0o666, uid, gid });
+        self.files.devices.insert(context.to_owned(), Owned { permissions: 0o666, uid, gid });
         Ok(())
     }
 
@@ -147,7 +182,7 @@ impl Tree {
         match device {
             Some(CONTROL_NAME) => Err(Errno::PERM),
             Some(name) if self.is_fixed(name) => Err(Errno::ISDIR),
-            Some(name) => self.devices.remove(name).map(|_| ()).ok_or(Errno::NOENT),
+            Some(name) => self.files.devices.remove(name).map(|_| ()).ok_or(Errno::NOENT),
             None if directory == FEATURES || self.log_node(directory).is_some() => Err(Errno::PERM),
             None => Err(Errno::NOENT),
         }
@@ -172,7 +207,7 @@ impl Tree {
             }
             _ => return Err(Errno::NOTDIR),
         }
-        let owned = *self.devices.get(name).ok_or(Errno::NOENT)?;
+        let owned = *self.files.devices.get(name).ok_or(Errno::NOENT)?;
         self.last_node += 1;
         let node = DeviceNode { context: name.to_owned(), lookups: 1, is_opened: false, owned };
         self.nodes.insert(self.last_node, node);
@@ -216,9 +251,9 @@ impl Tree {
             return Ok(Attributes { inode: node, links, mode, uid, gid, ..Attributes::default() });
         }
         let (mode, links, size, owned) = match node {
-            ROOT => (directory, 2, 0, self.root),
+            ROOT => (directory, 2, 0, self.files.root),
             FEATURES => (directory, 2, 0, Owned { permissions: 0o755, uid, gid }),
-            CONTROL => (file, 1, 0, self.control),
+            CONTROL => (file, 1, 0, self.files.control),
             _ if is_feature(node) => {
                 (file, 1, FEATURE.len() as u64, Owned { permissions: 0o444, uid, gid })
             }
@@ -227,7 +262,7 @@ impl Tree {
                 // An unlinked device keeps what it had when it was looked up.
                 // Maps end with the file: it is as long as a receive buffer.
                 let size = MAX_PAYLOAD_BYTES as u64;
-                (file, 1, size, *self.devices.get(&found.context).unwrap_or(&found.owned))
+                (file, 1, size, *self.files.devices.get(&found.context).unwrap_or(&found.owned))
             }
         };
         let Owned { permissions, uid, gid } = owned;
@@ -240,9 +275,9 @@ impl Tree {
     pub fn set_attributes(&mut self, node: u64, set: &SetAttributesIn) -> Result<(), Errno> {
         let changes = set.valid & (SET_MODE | SET_UID | SET_GID) != 0;
         let owned = match self.nodes.get(&node) {
-            Some(found) => self.devices.get_mut(&found.context),
-            None if node == ROOT => Some(&mut self.root),
-            None if node == CONTROL => Some(&mut self.control),
+            Some(found) => self.files.devices.get_mut(&found.context),
+            None if node == ROOT => Some(&mut self.files.root),
+            None if node == CONTROL => Some(&mut self.files.control),
             None if changes => return Err(Errno::PERM),
             None => None,
         };
@@ -269,7 +304,8 @@ impl Tree {
                 entries.push(entry(CONTROL, CONTROL_NAME, false));
                 entries.push(entry(FEATURES, FEATURES_NAME, true));
                 // A device's inode number is another one at each lookup.
-                let devices = self.devices.keys().map(|name| entry(FIRST_DEVICE, name, false));
+                let devices =
+                    self.files.devices.keys().map(|name| entry(FIRST_DEVICE, name, false));
                 entries.extend(devices);
             }
             FEATURES => entries.extend(

@@ -1,0 +1,161 @@
+//! `baton mount --restart`: a process that outlives the server of a mount, and starts the next one.
+//!
+//! ```text
+//!   keeper  baton mount --restart       has the mount's descriptors, and waits
+//!     `--> server  baton mount --kept   serves, and writes a byte once it does
+//! ```
+
+use crate::failure::Failure;
+use crate::stderr::say;
+use crate::stop;
+use baton_binderfs::Kept;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::SIGHUP;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A server that ends sooner has failed.
+const SHORT: Duration = Duration::from_secs(1);
+/// So many servers may fail one after the other. The broker may be away for a moment, too.
+const MOST_FAILURES: u32 = 10;
+/// The next server waits so long for each failure before it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What the keeper waits for: the end of its server, its word that it serves, SIGHUP, and SIGTERM.
+const ENDED: u64 = 0;
+const BEGUN: u64 = 1;
+const RENEW: u64 = 2;
+const STOP: u64 = 3;
+
+/// Starts servers with these arguments until one ends by itself, or is told to. `ready` is called
+/// once the first one serves.
+pub fn keep(tried: &str, arguments: &[OsString], ready: impl FnOnce()) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(tried, error);
+    // The next server may be of another version: its path is the same.
+    let program = std::env::current_exe().map_err(failed)?;
+    let stop = stop::signals().map_err(failed)?;
+    let (renew, signalled) = UnixStream::pair().map_err(failed)?;
+    signal_hook::low_level::pipe::register(SIGHUP, signalled).map_err(failed)?;
+    let kept = Kept::new().map_err(|error| Failure::new(tried, error))?;
+    let waits = Waits { stop, renew: renew.into() };
+    let (mut ready, mut n_failures) = (Some(ready), 0);
+    loop {
+        let began = Instant::now();
+        let status = waits.run(&program, arguments, &kept, &mut ready).map_err(failed)?;
+        if status.success() || !kept.is_mounted() {
+            return end(status);
+        }
+        n_failures = if began.elapsed() < SHORT { n_failures + 1 } else { 0 };
+        if n_failures == MOST_FAILURES || waits.is_stopped(PAUSE * n_failures).map_err(failed)? {
+            return end(status);
+        }
+        say(format_args!("the server has ended ({status}): another one takes its place"));
+    }
+}
+
+/// The end of a server is that of its keeper. The server has told why.
+fn end(status: ExitStatus) -> Result<(), Failure> {
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => std::process::exit(code),
+        None => Err(Failure::new("serve the mount", status)),
+    }
+}
+
+/// What the keeper waits for beside its server. Both are readable once their signals have come.
+struct Waits {
+    stop: OwnedFd,
+    renew: OwnedFd,
+}
+
+impl Waits {
+    /// Whether SIGTERM or SIGINT has come, or comes within this time.
+    fn is_stopped(&self, within: Duration) -> io::Result<bool> {
+        let within = Timespec::try_from(within).expect("seconds");
+        let mut stop = [PollFd::new(&self.stop, PollFlags::IN)];
+        Ok(rustix::io::retry_on_intr(|| poll(&mut stop, Some(&within)))? > 0)
+    }
+
+    /// Starts a server, and waits for its end.
+    fn run(
+        &self,
+        program: &Path,
+        arguments: &[OsString],
+        kept: &Kept,
+        ready: &mut Option<impl FnOnce()>,
+    ) -> io::Result<ExitStatus> {
+        let (begun, begins) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let inherited = [kept.fuse.as_fd(), kept.record.as_fd(), begins.as_fd()];
+        for fd in inherited {
+            // This process starts no other program.
+            fcntl_setfd(fd, FdFlags::empty())?;
+        }
+        let numbers = inherited.map(|fd| fd.as_raw_fd().to_string()).join(",");
+        let mut server =
+            Command::new(program).args(arguments).args(["--kept", &numbers]).spawn()?;
+        drop(begins);
+        let pidfd = pidfd_open(Pid::from_child(&server), PidfdFlags::empty())?;
+        let waits = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let once = EventFlags::IN | EventFlags::ONESHOT;
+        for (fd, flags, news) in [
+            (pidfd.as_fd(), EventFlags::IN, ENDED),
+            (begun.as_fd(), once, BEGUN),
+            (self.renew.as_fd(), EventFlags::IN, RENEW),
+            (self.stop.as_fd(), once, STOP),
+        ] {
+            epoll::add(&waits, fd, EventData::new_u64(news), flags)?;
+        }
+        loop {
+            let mut events = Vec::with_capacity(1);
+            match epoll::wait(&waits, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            match events.first().map(|event| event.data.u64()) {
+                Some(ENDED) => return server.wait(),
+                // Nothing comes of a server that ends before it serves.
+                Some(BEGUN) if rustix::io::read(&begun, &mut [0; 1]) == Ok(1) => {
+                    ready.take().into_iter().for_each(|ready| ready());
+                }
+                Some(RENEW) => {
+                    rustix::io::read(&self.renew, &mut [0; 64])?;
+                    pidfd_send_signal(&pidfd, Signal::KILL)?;
+                }
+                // It unmounts, and ends.
+                Some(STOP) => pidfd_send_signal(&pidfd, Signal::TERM)?,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The descriptors that a server got from its keeper, and the pipe's end by which it is told.
+pub fn kept(numbers: &[RawFd]) -> Option<(Kept, OwnedFd)> {
+    let &[fuse, record, keeper] = numbers else { return None };
+    // A server whose keeper has ended ends in order.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    let [fuse, record, keeper] = [fuse, record, keeper].map(|fd| {
+        // SAFETY: the keeper has opened them for this process, and nothing here knows them but this
+        // function, which is called once.
+        #[allow(unsafe_code)]
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let _ = fcntl_setfd(&fd, FdFlags::CLOEXEC);
+        fd
+    });
+    Some((Kept { fuse, record }, keeper))
+}
+
+/// Tells the keeper that its server serves.
+pub fn tell_ready(keeper: OwnedFd) {
+    // A keeper that has ended has sent a signal.
+    let _ = rustix::io::write(&keeper, &[1]);
+}
