@@ -153,8 +153,12 @@ impl Hostile {
         page.word(status::BUFFER_BYTES).store(1 << 20, Ordering::Release);
         page.word(status::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();
-        let hello =
-            Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
+        let hello = Request::Hello {
+            version: VERSION,
+            context: context.to_owned(),
+            channels: 4096,
+            connection: 0,
+        };
         let tally = baton_shm::mapping::create("tally", TALLY_FILE_BYTES).expect("a page");
         let pages = [front.as_fd(), tally.as_fd()];
         send(&connection, &encode(&hello), &pages, SendFlags::empty()).expect("it reads");

@@ -81,7 +81,12 @@ impl BareEngine {
     /// Opens a context on an existing connection, which may belong to another process.
     pub fn open_on(requests: OwnedFd, context: &str) -> Result<BareEngine, Errno> {
         let channels = CHANNELS;
-        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
+        let hello = Request::Hello {
+            version: VERSION,
+            context: context.to_owned(),
+            channels,
+            connection: 0,
+        };
         let file = status_page()?;
         let mapped = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
         BareEngine::greet_with(requests, &hello, mapped, [file, tally_page()?])
@@ -99,7 +104,8 @@ impl BareEngine {
 
     /// Like [`BareEngine::resume_as`], on an existing connection.
     pub fn resume_on(&self, requests: OwnedFd, credential: Vec<u8>) -> Result<BareEngine, Errno> {
-        let resume = Request::Resume { version: VERSION, credential, channels: CHANNELS };
+        let resume =
+            Request::Resume { version: VERSION, credential, channels: CHANNELS, connection: 0 };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
         BareEngine::greet_with(requests, &resume, Arc::clone(&self.status_page), pages)

@@ -30,8 +30,12 @@ impl Stranger {
             mapping::create("stranger-front", STATUS_BYTES)?,
             mapping::create("stranger-tally", TALLY_FILE_BYTES)?,
         ];
-        let hello =
-            Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
+        let hello = Request::Hello {
+            version: VERSION,
+            context: context.to_owned(),
+            channels: 4096,
+            connection: 0,
+        };
         match stranger.ask_with(&hello, &pages)? {
             Reply::Welcome { .. } => Ok(stranger),
             _ => Err(io::ErrorKind::ConnectionRefused.into()),

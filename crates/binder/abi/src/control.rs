@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -128,6 +128,9 @@ pub enum Request {
         /// Number of channels as server that the engine has descriptors for. The broker gives each
         /// user of clients a share of them.
         channels: u32,
+        /// The engine's number for this connection, by which it knows records of the
+        /// [`crate::ticket_ring`]. 0 if it takes all events from the socket.
+        connection: u32,
     },
     /// First message of an observer. Reply: [`Reply::Done`]. Afterwards only [`Request::Report`],
     /// [`Request::Accounts`], [`Request::DescribeCalls`], [`Request::AddContext`],
@@ -285,6 +288,9 @@ pub enum Request {
         credential: Vec<u8>,
         /// Number of channels, as in [`Request::Hello`].
         channels: u32,
+        /// Number for this connection, as in [`Request::Hello`]; not one that an earlier
+        /// connection has had.
+        connection: u32,
     },
     /// Claims of a resuming engine, in any number of requests. No reply.
     Claim {
@@ -351,8 +357,9 @@ pub enum Request {
         manages: Vec<(NodeId, u32)>,
     },
     /// Precedes [`Request::Hello`] or [`Request::Resume`] of an engine that serves the device of
-    /// another process: the engine is that process's from here on. No reply; the reply to the
-    /// greeting says whether the broker accepts it. Errors:
+    /// another process: the engine is that process's from here on. The greeting may follow in the
+    /// packet: see [`encode_on_behalf`]. No reply; the reply to the greeting says whether the
+    /// broker accepts it. Errors:
     ///
     /// - `EPERM`: the sender is neither root nor of the process's effective user, or lives in
     ///   another pid namespace than the broker.
@@ -745,6 +752,23 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     postcard::to_stdvec(message).expect("control messages always encode")
 }
 
+/// Encodes a greeting as one packet, which begins with [`Request::OnBehalf`] if the engine serves
+/// the device of another process.
+pub fn encode_on_behalf(pid: Option<u32>, greeting: &Request) -> Vec<u8> {
+    let mut packet = pid.map_or_else(Vec::new, |pid| encode(&Request::OnBehalf { pid }));
+    packet.extend(encode(greeting));
+    packet
+}
+
+/// Decodes the first request of a packet. `None` if there is none, which is the sender's fault.
+/// Returns the bytes of the greeting that follows [`Request::OnBehalf`] there: none after any other
+/// request.
+pub fn decode_first(packet: &[u8]) -> Option<(Request, &[u8])> {
+    let (first, rest) = postcard::take_from_bytes(packet).ok()?;
+    let may_go_on = matches!(first, Request::OnBehalf { .. });
+    (may_go_on || rest.is_empty()).then_some((first, rest))
+}
+
 /// Decodes one packet. `None` if it is not exactly one message, which is the sender's fault.
 pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(packet) {
@@ -769,6 +793,17 @@ mod tests {
         let mut longer = packet;
         longer.push(0);
         assert_eq!(decode::<Request>(&longer), None);
+    }
+
+    #[test]
+    fn a_greeting_alone_may_follow_another_request() {
+        let greeting = Request::Observe { version: VERSION };
+        let packet = encode_on_behalf(Some(7), &greeting);
+        let (first, rest) = decode_first(&packet).unwrap();
+        assert_eq!((first, decode(rest)), (Request::OnBehalf { pid: 7 }, Some(greeting.clone())));
+        assert_eq!(decode_first(&encode_on_behalf(None, &greeting)), Some((greeting, &[][..])));
+        let two = [encode(&Request::DescribeCalls), encode(&Request::DescribeCalls)].concat();
+        assert_eq!(decode_first(&two), None);
     }
 
     #[test]

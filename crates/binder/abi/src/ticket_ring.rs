@@ -5,7 +5,7 @@
 //! other event into the socket, which wakes the engine's control thread.
 //!
 //! ```text
-//!  tally page   EVENTS | LANES | CONNECTION | TAIL | HEAD | record 0 | record 1 | ... | 63
+//!  tally page   EVENTS | LANES | TAIL | HEAD | record 0 | record 1 | ... | 63
 //! ```
 //!
 //! **Order.** The broker numbers the events of a connection, whichever way they go. The engine has
@@ -19,9 +19,6 @@
 use crate::control::{Event, Granted, NodeId, ProcessId, Strength, TicketId};
 use bytemuck::{Pod, Zeroable};
 
-/// u32 of the tally page, written by the engine before it greets a broker: its number for the
-/// connection, or 0 if it takes all events from the socket.
-pub const CONNECTION: usize = 128;
 /// u32 of the tally page, written by the broker: tickets put so far.
 pub const TAIL: usize = 192;
 /// u32 of the tally page, written by the engine: tickets taken so far.
@@ -45,7 +42,7 @@ pub fn record_at(position: u32) -> usize {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Record {
-    /// The engine's number of the connection.
+    /// The engine's number of the connection, by its greeting.
     pub connection: u32,
     /// The number of the event in the connection, modulo 2^32.
     pub number: u32,

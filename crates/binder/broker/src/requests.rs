@@ -104,8 +104,16 @@ impl Broker {
         bytes: usize,
         has_descriptors: bool,
     ) -> Result<(), CloseReason> {
-        let request = control::decode::<Request>(&self.buffer[..bytes]);
-        let request = request.ok_or(CloseReason::Malformed)?;
+        let packet = &self.buffer[..bytes];
+        let request = match control::decode_first(packet).ok_or(CloseReason::Malformed)? {
+            // The descriptors are the greeting's.
+            (Request::OnBehalf { pid }, rest @ [_, ..]) => {
+                let greeting = control::decode(rest).ok_or(CloseReason::Malformed)?;
+                self.act_on_behalf(id, pid)?;
+                greeting
+            }
+            (request, _) => request,
+        };
         let connection = &self.connections[&id];
         match (&connection.role, has_descriptors) {
             (Role::Ungreeted, false) => self.handle_greeting(id, request, Attached::None),
@@ -163,7 +171,10 @@ impl Broker {
         pages: Attached,
     ) -> Result<(), CloseReason> {
         if let Request::OnBehalf { pid } = request {
-            return self.act_on_behalf(id, pid, &pages);
+            return match pages {
+                Attached::None => self.act_on_behalf(id, pid),
+                _ => Err(CloseReason::Malformed),
+            };
         }
         let resumes = matches!(request, Request::Resume { .. });
         let (Request::Hello { version, .. }
@@ -180,11 +191,11 @@ impl Broker {
             // Users that the broker cannot tell apart would share an account and their rights.
             _ if is_overflow_uid(self.connections[&id].credentials.uid) => Err(Errno::OVERFLOW),
             (Request::Hello { .. } | Request::Resume { .. }, Attached::Lost) => Err(Errno::MFILE),
-            (Request::Hello { context, channels, .. }, Attached::Both(pages)) => {
-                self.admit(id, context, channels, pages)
+            (Request::Hello { context, channels, connection, .. }, Attached::Both(pages)) => {
+                self.admit(id, context, channels, (pages, connection))
             }
-            (Request::Resume { credential, channels, .. }, Attached::Both(pages)) => {
-                self.readmit(id, &credential, channels, pages)
+            (Request::Resume { credential, channels, connection, .. }, Attached::Both(pages)) => {
+                self.readmit(id, &credential, channels, (pages, connection))
             }
             (Request::Observe { .. }, Attached::None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
@@ -218,14 +229,9 @@ impl Broker {
 
     /// Gives a connection the identity of the process whose device it serves, or notes the error
     /// for its greeting. From here on the process's user pays for the connection.
-    fn act_on_behalf(
-        &mut self,
-        id: ConnectionId,
-        pid: u32,
-        pages: &Attached,
-    ) -> Result<(), CloseReason> {
+    fn act_on_behalf(&mut self, id: ConnectionId, pid: u32) -> Result<(), CloseReason> {
         let connection = &self.connections[&id];
-        if connection.on_behalf.is_some() || !matches!(pages, Attached::None) {
+        if connection.on_behalf.is_some() || !matches!(connection.role, Role::Ungreeted) {
             return Err(CloseReason::Malformed);
         }
         let needs_groups = self.policy.names_groups();
@@ -252,14 +258,14 @@ impl Broker {
         Ok(())
     }
 
-    /// Makes a connection an engine's. Returns its credential and the engine's end of its event
-    /// socket.
+    /// Makes a connection an engine's, which has this number for it. Returns its credential and the
+    /// engine's end of its event socket.
     fn admit(
         &mut self,
         id: ConnectionId,
         context: String,
         channels: u32,
-        files: [OwnedFd; 2],
+        (files, connection): ([OwnedFd; 2], u32),
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credentials = self.connections[&id].credentials.clone();
         let Credentials { pid, pid_namespace, uid, security_context, incarnation, .. } =
@@ -268,7 +274,8 @@ impl Broker {
         let rights = self.rights(id, &context);
         let new =
             NewProcess { pid, pid_namespace, uid, security_context, is_served_by_root, rights };
-        let (ours, theirs, pages) = self.make_engine_parts(id, || StatusPages::map(files))?;
+        let (ours, theirs, pages) =
+            self.make_engine_parts(id, || StatusPages::map(files, connection))?;
         let identity = self.state.admit(new, &context, channels)?;
         self.become_engine(id, identity.process, ours, pages);
         Ok((Credential { identity, incarnation, context }, theirs))
@@ -308,7 +315,7 @@ impl Broker {
         id: ConnectionId,
         credential: &[u8],
         channels: u32,
-        files: [OwnedFd; 2],
+        (files, connection): ([OwnedFd; 2], u32),
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
         let who = &self.connections[&id].credentials;
@@ -322,7 +329,7 @@ impl Broker {
         }
         let rights = self.rights(id, &credential.context);
         let (ours, theirs, pages) =
-            self.make_engine_parts(id, || StatusPages::map_sealed(files))?;
+            self.make_engine_parts(id, || StatusPages::map_sealed(files, connection))?;
         let (identity, frozen) = (credential.identity.clone(), pages.is_frozen());
         let context = &credential.context;
         self.state.readmit(identity, pid_namespace, rights, context, channels, frozen)?;

@@ -51,14 +51,6 @@ struct TicketRing {
     n_events: u32,
 }
 
-impl TicketRing {
-    fn new(tally: &Mapping<TALLY_BYTES>) -> TicketRing {
-        let word = |at| tally.word(at).load(Ordering::Relaxed);
-        let (connection, tail) = (word(ticket_ring::CONNECTION), word(ticket_ring::TAIL));
-        TicketRing { connection, tail, n_events: 0 }
-    }
-}
-
 /// The party that writes the word `FROZEN`.
 enum Writer {
     Broker,
@@ -70,25 +62,28 @@ enum Writer {
 impl StatusPages {
     /// Checks, maps and seals the pages of a new engine. An error is the engine's fault. `EINVAL`:
     /// a file that is no memfd of whole pages with seals against shrinking and growing. `EPERM`: a
-    /// file whose seals forbid writing or further seals.
-    pub fn map([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
+    /// file whose seals forbid writing or further seals. `connection` is the engine's number of its
+    /// connection; see [`Request::Hello`](baton_abi::control::Request::Hello).
+    pub fn map([file, tally]: [OwnedFd; 2], connection: u32) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let page = Mapping::<STATUS_BYTES>::new(&file, Access::ReadWrite)?;
         let (tally, tally_file) = (map_tally(&tally)?, tally);
         mapping::forbid_new_writers(&file)?;
         let (writer, frozen) = (Writer::Broker, false);
-        let ring = TicketRing::new(&tally);
+        // The tally page is not touched before there is an event.
+        let ring = TicketRing { connection, tail: 0, n_events: 0 };
         Ok(StatusPages { file, page, tally, tally_file, ring, writer, frozen })
     }
 
     /// Maps the pages of an engine that a previous broker admitted. `EINVAL` if the status page is
     /// not sealed as [`StatusPages::map`] seals it.
-    pub fn map_sealed([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
+    pub fn map_sealed([file, tally]: [OwnedFd; 2], connection: u32) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
         let page = Mapping::<STATUS_BYTES>::new(&file, Access::Read)?;
         let frozen = page.word(status::FROZEN).load(Ordering::SeqCst) != 0;
         let (tally, tally_file) = (map_tally(&tally)?, tally);
-        let (writer, ring) = (Writer::Engine, TicketRing::new(&tally));
+        let tail = tally.word(ticket_ring::TAIL).load(Ordering::Relaxed);
+        let (writer, ring) = (Writer::Engine, TicketRing { connection, tail, n_events: 0 });
         Ok(StatusPages { file, page, tally, tally_file, ring, writer, frozen })
     }
 
@@ -258,14 +253,13 @@ fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use baton_abi::control::{Granted, NodeId, ProcessId, Strength, TicketId};
-    use baton_abi::ticket_ring::{CONNECTION, HEAD, RECORDS, TAIL, record_at};
+    use baton_abi::ticket_ring::{HEAD, RECORDS, TAIL, record_at};
 
     fn pages(connection: u32) -> (StatusPages, Mapping<TALLY_BYTES>) {
         let status = mapping::create("status", STATUS_BYTES).unwrap();
         let tally_file = mapping::create("tally", TALLY_FILE_BYTES).unwrap();
         let tally = Mapping::<TALLY_BYTES>::new(&tally_file, Access::ReadWrite).unwrap();
-        tally.word(CONNECTION).store(connection, Ordering::Relaxed);
-        (StatusPages::map([status, tally_file]).unwrap(), tally)
+        (StatusPages::map([status, tally_file], connection).unwrap(), tally)
     }
 
     fn ticket(number: u64, n_objects: usize) -> Event {

@@ -495,7 +495,8 @@ fn play(n_steps: u64, seed: u64) {
     assert!(ask(&observer, &REPORT).is_some());
     broker.limit_descriptors(with_observer as u64);
     let (page, tally) = (status_page(), tally_page());
-    let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 16 };
+    let hello =
+        Request::Hello { version: VERSION, context: "binder".into(), channels: 16, connection: 0 };
     let pages = [&page, &tally].map(rustix::fd::AsFd::as_fd);
     let reply = greet(&late, &hello, &pages).map(|(reply, _)| reply);
     assert_eq!(reply, Some(Reply::Refused { errno: libc::EMFILE }));

@@ -17,7 +17,7 @@ use std::time::Duration;
 use test_engine::*;
 
 fn hello() -> Request {
-    Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 }
+    Request::Hello { version: VERSION, context: "binder".into(), channels: 4096, connection: 0 }
 }
 
 fn memfd(bytes: usize, seals: SealFlags) -> OwnedFd {
@@ -80,9 +80,19 @@ fn an_invalid_greeting_is_refused() {
     let broker = Running::start(Config::at(directory.socket())).unwrap();
     let (page, tally) = (status_page(), tally_page());
     let pages = [page.as_fd(), tally.as_fd()];
-    let unknown = Request::Hello { version: VERSION, context: "nothing".into(), channels: 4096 };
+    let unknown = Request::Hello {
+        version: VERSION,
+        context: "nothing".into(),
+        channels: 4096,
+        connection: 0,
+    };
     assert_refused(&broker, unknown, &pages, Errno::NOENT);
-    let newer = Request::Hello { version: VERSION + 1, context: "binder".into(), channels: 4096 };
+    let newer = Request::Hello {
+        version: VERSION + 1,
+        context: "binder".into(),
+        channels: 4096,
+        connection: 0,
+    };
     assert_refused(&broker, newer, &pages, Errno::PROTONOSUPPORT);
     let older = Request::Observe { version: VERSION - 1 };
     assert_refused(&broker, older, &[], Errno::PROTONOSUPPORT);

@@ -444,6 +444,25 @@ fn the_request_comes_once_and_first_and_alone() {
     let connection = connect(path).unwrap();
     say_on_behalf(&connection, std::process::id());
     assert!(is_closed_by(&connection, &[], &observe_now), "a second one");
+    // A greeting may follow in the packet, and nothing else.
+    let own = Some(std::process::id());
+    let again = Request::OnBehalf { pid: std::process::id() };
+    for (pid, greeting, expect) in [
+        (own, &observe_now, Some(Reply::Done)),
+        (Some(0), &observe_now, refused),
+        (own, &again, None),
+        (own, &Request::Contexts, None),
+    ] {
+        let connection = connect(path).unwrap();
+        send(&connection, &encode_on_behalf(pid, greeting), &[]).unwrap();
+        let reply = receive(&connection).and_then(|(packet, _)| decode(&packet));
+        assert_eq!(reply, expect, "{pid:?}, {greeting:?}");
+        // Once somebody has been greeted, none comes.
+        if reply == Some(Reply::Done) {
+            let _ = send(&connection, &encode_on_behalf(pid, greeting), &[]);
+            assert!(receive(&connection).is_none(), "{greeting:?} again");
+        }
+    }
     let page = status_page();
     let pages = [page.as_fd(), page.as_fd()];
     let connection = connect(path).unwrap();

@@ -353,7 +353,12 @@ fn a_barrier_is_returned_as_an_event() {
 #[test]
 fn a_second_greeting_is_a_violation() {
     let (mut core, _, [client]) = TestState::with_manager();
-    let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
+    let hello = Request::Hello {
+        version: VERSION,
+        context: "binder".into(),
+        channels: 4096,
+        connection: 0,
+    };
     for greeting in [hello, Request::Observe { version: VERSION }] {
         assert_eq!(core.ask(client, greeting), None);
         assert_eq!(core.effects(), [violation(client, Violation::Greeting)]);

@@ -195,8 +195,12 @@ fn a_status_page_that_others_could_write_is_refused() {
     first.stop().unwrap();
     let second = start(&directory);
     let page = status_page();
-    let resume =
-        Request::Resume { version: VERSION, credential: engine.credential.clone(), channels: 4096 };
+    let resume = Request::Resume {
+        version: VERSION,
+        credential: engine.credential.clone(),
+        channels: 4096,
+        connection: 0,
+    };
     let greeted = |descriptors: &[_]| {
         let reply = greet(connect(second.socket()).unwrap(), &resume, descriptors);
         reply.map(|(reply, _)| reply)

@@ -3,7 +3,9 @@
 
 use super::open_error::OpenError;
 use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
-use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
+use baton_abi::control::{
+    Event, Identity, Reply, Request, Stamps, VERSION, decode, encode, encode_on_behalf,
+};
 use baton_abi::holder_list::{Entry, Holding, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
 use baton_abi::ticket_ring::{self, Record};
@@ -35,6 +37,8 @@ pub struct Broker {
     credential: Vec<u8>,
     /// The process whose device this engine serves, if that is another one.
     on_behalf: Option<u32>,
+    /// This process's number of the last connection that it has made.
+    connection: AtomicU32,
     /// The clock by which messages are stamped.
     pub stamps: Stamps,
     link: Lock<Arc<Link>>,
@@ -115,12 +119,6 @@ fn talk_failed(errno: Errno) -> OpenError {
     OpenError::System { operation: "talk to the broker", errno }
 }
 
-/// Tells the broker before the greeting whose device this engine serves.
-fn say_on_behalf(requests: &OwnedFd, on_behalf: Option<u32>) -> Result<(), Errno> {
-    let Some(pid) = on_behalf else { return Ok(()) };
-    send(requests, &encode(&Request::OnBehalf { pid }), &[], SendFlags::empty())
-}
-
 impl Dialled {
     /// Makes a tally page. The connection is [`dial`]'s to this socket.
     pub fn new(
@@ -132,10 +130,6 @@ impl Dialled {
         let (tally_file, tally) =
             mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
         let tally: Mapping<TALLY_FILE_BYTES> = tally;
-        // Not through the mapping: what is never touched need not be taken back from processors.
-        let at = ticket_ring::CONNECTION as u64;
-        rustix::io::pwrite(&tally_file, &FIRST_CONNECTION.to_ne_bytes(), at)
-            .map_err(system("pwrite"))?;
         let pages = [status_page, tally_file];
         // The program may go to another directory.
         let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
@@ -152,11 +146,12 @@ impl Dialled {
     /// broker's answer. `on_behalf` as in [`Broker`].
     pub fn greet(self, context: &str, on_behalf: Option<u32>) -> Result<Greeted, OpenError> {
         let Dialled { requests, pages, .. } = &self;
-        let (context, channels) = (context.to_owned(), channels());
-        let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
+        let (version, context, channels) = (VERSION, context.to_owned(), channels());
+        let connection = FIRST_CONNECTION;
+        let hello = Request::Hello { version, context: context.clone(), channels, connection };
         let carried = pages.each_ref().map(AsFd::as_fd);
-        say_on_behalf(requests, on_behalf).map_err(talk_failed)?;
-        send(requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
+        let packet = encode_on_behalf(on_behalf, &hello);
+        send(requests, &packet, &carried, SendFlags::empty()).map_err(talk_failed)?;
         Ok(Greeted { dialled: self, context, on_behalf })
     }
 }
@@ -179,6 +174,7 @@ impl Greeted {
                     uid,
                     credential,
                     on_behalf,
+                    connection: AtomicU32::new(FIRST_CONNECTION),
                     stamps,
                     link,
                     next: Lock::new(None),
@@ -222,14 +218,15 @@ impl Broker {
         if uid != self.uid {
             return Err(Errno::PERM);
         }
-        let connection = self.tally.word(ticket_ring::CONNECTION);
-        let next = connection.load(Ordering::Relaxed).wrapping_add(1).max(FIRST_CONNECTION);
-        connection.store(next, Ordering::Relaxed);
-        let (credential, channels) = (self.credential.clone(), channels());
-        let resume = Request::Resume { version: VERSION, credential, channels };
+        // Relaxed: the control thread alone connects again.
+        let last = self.connection.load(Ordering::Relaxed);
+        let connection = last.wrapping_add(1).max(FIRST_CONNECTION);
+        self.connection.store(connection, Ordering::Relaxed);
+        let (version, credential, channels) = (VERSION, self.credential.clone(), channels());
+        let resume = Request::Resume { version, credential, channels, connection };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
-        say_on_behalf(&socket, self.on_behalf)?;
-        send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
+        let packet = encode_on_behalf(self.on_behalf, &resume);
+        send(&socket, &packet, &carried, SendFlags::empty())?;
         let socket = Arc::new(socket);
         *self.next.lock() = Some(Arc::clone(&socket));
         Ok(socket)
@@ -245,8 +242,7 @@ impl Broker {
             (Some(Reply::Welcome { era, .. }), Some(events)) => {
                 match rustix::io::ioctl_fionbio(&socket, false) {
                     Ok(()) => {
-                        let connection = self.tally.word(ticket_ring::CONNECTION);
-                        let connection = connection.load(Ordering::Relaxed);
+                        let connection = self.connection.load(Ordering::Relaxed);
                         Greeting::Welcome(Link::new(era, connection, socket, events))
                     }
                     Err(_) => Greeting::Later,
@@ -546,6 +542,7 @@ mod tests {
             uid: rustix::process::geteuid(),
             credential: Vec::new(),
             on_behalf: None,
+            connection: AtomicU32::new(5),
             stamps: Stamps::Clock,
             link: Lock::new(Arc::clone(&link)),
             next: Lock::new(None),

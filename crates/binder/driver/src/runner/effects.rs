@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::sys::thread::tid;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
+use baton_shm::sync::Ordering;
 use baton_state::known::KnownEntry;
 use baton_state::thread::{ExtendedError, Waiting};
 use baton_state::transaction::LaneId;
@@ -149,8 +150,12 @@ impl Engine {
         );
     }
 
-    /// Publishes the status page.
+    /// Publishes the status page, unless the device is closed: nobody looks at it any more, and a
+    /// page that was never touched need not be made.
     pub(crate) fn publish(&self, state: &State) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
         self.page.publish_lane_loopers(self.provides_loopers() || state.pool.may_dedicate());
         self.page.publish(state, self.is_polling());
     }

@@ -160,7 +160,12 @@ impl Owner {
         connect(&requests, &SocketAddrUnix::new(broker).unwrap()).unwrap();
         let [status, tally] = [("status", STATUS_BYTES), ("tally", TALLY_FILE_BYTES)]
             .map(|(name, bytes)| mapping::create(name, bytes).unwrap());
-        let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 0 };
+        let hello = Request::Hello {
+            version: VERSION,
+            context: "binder".into(),
+            channels: 0,
+            connection: 0,
+        };
         send_with(&requests, &encode(&hello), &[status.as_fd(), tally.as_fd()]).unwrap();
         let (packet, fds) = receive(&requests, RecvFlags::empty()).expect("a welcome");
         let Some(Reply::Welcome { identity, .. }) = decode(&packet) else {

@@ -175,7 +175,12 @@ fn bare(socket: &Path) {
     let tally = mapping::create("tally", TALLY_FILE_BYTES).expect("memory");
     let pages = [page.as_fd(), tally.as_fd()];
     let mut raw = Raw::connect(socket).expect("a broker");
-    let hello = Request::Hello { version: VERSION, context: "binder".to_owned(), channels: 4096 };
+    let hello = Request::Hello {
+        version: VERSION,
+        context: "binder".to_owned(),
+        channels: 4096,
+        connection: 0,
+    };
     // Whoever closes its events is gone.
     let (Some(Reply::Welcome { credential, .. }), events) = raw.ask(&hello, &pages) else {
         panic!("no welcome")
@@ -271,8 +276,10 @@ impl Raw {
         pages: [BorrowedFd<'_>; 2],
     ) -> (Raw, (Option<Reply>, Option<OwnedFd>)) {
         let raw = Raw::connect(path).expect("a broker");
-        let answer =
-            raw.ask(&Request::Resume { version: VERSION, credential, channels: 4096 }, &pages);
+        let answer = raw.ask(
+            &Request::Resume { version: VERSION, credential, channels: 4096, connection: 0 },
+            &pages,
+        );
         (raw, answer)
     }
 

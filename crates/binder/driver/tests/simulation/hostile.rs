@@ -144,7 +144,10 @@ impl Hostile {
         hostile.status.word(status::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let (version, context) = (VERSION, "binder".to_owned());
         // There may be no broker at this moment.
-        if hostile.greet(&Request::Hello { version, context, channels: 64 }).is_some() {
+        if hostile
+            .greet(&Request::Hello { version, context, channels: 64, connection: 0 })
+            .is_some()
+        {
             hostile.act();
         }
     }
@@ -251,7 +254,10 @@ impl Hostile {
     /// The next broker gets its credential, and no claims.
     fn resume(&mut self) {
         let (version, credential) = (VERSION, self.credential.clone());
-        if self.greet(&Request::Resume { version, credential, channels: 64 }).is_some() {
+        if self
+            .greet(&Request::Resume { version, credential, channels: 64, connection: 0 })
+            .is_some()
+        {
             self.held.retain(|held| held.entry.is_some());
             self.tell(&Request::Rejoin { manages: Vec::new() });
         }

@@ -38,7 +38,12 @@ impl Stranger {
         connect(&requests, &SocketAddrUnix::new(broker).unwrap()).unwrap();
         let pages = [("front", STATUS_BYTES), ("tally", TALLY_FILE_BYTES)]
             .map(|(name, bytes)| mapping::create(name, bytes).unwrap());
-        let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
+        let hello = Request::Hello {
+            version: VERSION,
+            context: "binder".into(),
+            channels: 4096,
+            connection: 0,
+        };
         let carried = pages.each_ref().map(AsFd::as_fd);
         send_with(&requests, &encode(&hello), &carried).unwrap();
         let (_, fds) = receive(&requests, RecvFlags::empty()).expect("a welcome");
