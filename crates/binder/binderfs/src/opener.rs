@@ -7,13 +7,32 @@ use baton_shm::socket::effective_ids;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::sync::Arc;
 
 /// The process that has opened a device.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Opener {
     /// Its number, which may be another process's once it has ended.
     pub pid: u32,
-    pidfd: OwnedFd,
+    pidfd: Arc<OwnedFd>,
+}
+
+/// The process that opened the last device: it may open the next one, too.
+#[derive(Debug, Default)]
+pub struct LastOpener(Option<Opener>);
+
+impl LastOpener {
+    /// [`Opener::of`] a thread.
+    pub fn or_of(&mut self, tid: u32) -> Result<Opener, Errno> {
+        // The number is its main thread's as long as it lives.
+        let again = |last: &&Opener| last.pid == tid && is_readable(&last.pidfd) == Ok(false);
+        if let Some(last) = self.0.as_ref().filter(again) {
+            return Ok(last.clone());
+        }
+        let opener = Opener::of(tid)?;
+        self.0 = Some(opener.clone());
+        Ok(opener)
+    }
 }
 
 impl Opener {
@@ -22,7 +41,7 @@ impl Opener {
     pub fn of(tid: u32) -> Result<Opener, Errno> {
         let pid = process_of(tid).ok_or(Errno::SRCH)?;
         let number = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
-        Ok(Opener { pid, pidfd: pidfd_open(number, PidfdFlags::empty())? })
+        Ok(Opener { pid, pidfd: Arc::new(pidfd_open(number, PidfdFlags::empty())?) })
     }
 
     /// Its effective user, which is that of its main thread; `None` if it has ended.
@@ -69,5 +88,9 @@ mod tests {
         assert!(child.wait().unwrap().success());
         let reused = Opener { pid: std::process::id(), ..opener };
         assert_eq!((reused.user(), reused.user_by_pid()), (None, None));
+        let mut last = LastOpener(Some(reused));
+        let now = [(); 2].map(|()| last.or_of(std::process::id()).unwrap());
+        assert!(now.iter().all(|opener| opener.user().is_some()), "another process has the number");
+        assert!(Arc::ptr_eq(&now[0].pidfd, &now[1].pidfd), "it lives");
     }
 }

@@ -14,7 +14,7 @@ use crate::mount_error::MountError;
 use crate::mounted::Mounted;
 use crate::next_device::NextDevice;
 use crate::opened_device::OpenedDevice;
-use crate::opener::Opener;
+use crate::opener::LastOpener;
 use crate::opens::{Open, Opens};
 use crate::pages::{self, PageSource};
 use crate::pending::Pending;
@@ -175,6 +175,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         device_threads: DeviceThreads::default(),
         ending: &ending,
         last_handle: HANDLES * servers,
+        last_opener: LastOpener::default(),
         mounted,
         ends_with_namespace: config.ends_with_namespace,
         contexts: Arc::new(contexts),
@@ -213,6 +214,7 @@ struct Server<'a> {
     device_threads: DeviceThreads,
     ending: &'a Ending,
     last_handle: u64,
+    last_opener: LastOpener,
     mounted: Mounted,
     /// See [`Config::ends_with_namespace`].
     ends_with_namespace: bool,
@@ -542,7 +544,7 @@ impl Server<'_> {
         let pages = self.pages;
         let share = self.shared.account.take(header.uid, DEVICE);
         let share = share.map_err(|Exceeded| Errno::MFILE)?;
-        let opener = Opener::of(header.tid)?;
+        let opener = self.last_opener.or_of(header.tid)?;
         // The broker answers while a thread is woken for the rest.
         let asked = next.ask_now(&context, opener.pid);
         // The contexts go with the server, not with the last device.
