@@ -17,6 +17,7 @@ use crate::interrupt::interrupted_after_a_moment;
 use crate::packet;
 use baton_abi::holder_list::TALLY_FILE_BYTES;
 use baton_shm::closer::Closer;
+use baton_shm::mapping::SealedFile;
 use baton_shm::socket::has_unread;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::SealFlags;
@@ -31,7 +32,7 @@ const MAX_REMOVED: usize = 4;
 /// Most files of one user that wait to be closed while the broker takes that user's descriptors.
 const MAX_FOREIGN: usize = 64;
 /// Largest file whose pages the broker may have to free.
-const MAX_FILE_BYTES: i64 = 2 * TALLY_FILE_BYTES as i64;
+const MAX_FILE_BYTES: u64 = 2 * TALLY_FILE_BYTES as u64;
 
 /// Closes sockets, and does not wait long for any.
 static SOCKETS: LazyLock<(Closer<Counted>, Arc<()>)> = LazyLock::new(|| {
@@ -100,12 +101,19 @@ impl Drop for PeerSocket {
     }
 }
 
-/// Whether a file is memory that cannot grow, and so little that whoever closes it last frees it
-/// at once. Nothing changes that.
-pub(crate) fn is_small_memory(file: &OwnedFd) -> bool {
-    let is_fixed = rustix::fs::fcntl_get_seals(file)
-        .is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW));
-    is_fixed && rustix::fs::fstat(file).is_ok_and(|found| found.st_size <= MAX_FILE_BYTES)
+/// The files if both are memory that cannot grow, and so little that whoever closes it last frees
+/// it at once. Nothing changes that. The error is the files.
+pub(crate) fn small_memory(files: [OwnedFd; 2]) -> Result<[SealedFile; 2], [OwnedFd; 2]> {
+    let is_small =
+        |file: &SealedFile| file.seals.contains(SealFlags::GROW) && file.bytes <= MAX_FILE_BYTES;
+    let look = |file| match SealedFile::new(file) {
+        Ok(file) if is_small(&file) => Ok(file),
+        found => Err(found.map_or_else(|file| file, SealedFile::into_file)),
+    };
+    match files.map(look) {
+        [Ok(first), Ok(second)] => Ok([first, second]),
+        found => Err(found.map(|file| file.map_or_else(|file| file, SealedFile::into_file))),
+    }
 }
 
 /// The files that users have sent in place of memory and that are not closed yet.
@@ -156,7 +164,8 @@ mod tests {
             (create("large", MAX_FILE_BYTES as usize + 4096).unwrap(), false),
             (pipe().unwrap().0, false),
         ] {
-            assert_eq!(is_small_memory(&file), is_small);
+            let small = create("another one", 1).unwrap();
+            assert_eq!(small_memory([small, file]).is_ok(), is_small);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::{now, processor_time};
 use crate::close_reason::CloseReason;
-use crate::closing::is_small_memory;
+use crate::closing::small_memory;
 use crate::connection::{Answer, Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
 use crate::engine_lists::EngineLists;
@@ -19,6 +19,7 @@ use crate::state::NewProcess;
 use crate::status_pages::StatusPages;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use baton_abi::quota::{Quota, QuotaClass, STRANGER};
+use baton_shm::mapping::SealedFile;
 use baton_shm::namespaces::is_overflow_uid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -36,8 +37,8 @@ const MOST_FULL: u32 = 100;
 /// The descriptors that came with a greeting.
 enum Attached {
     None,
-    /// Small memory: see [`is_small_memory`].
-    Both([OwnedFd; 2]),
+    /// Small memory: see [`small_memory`].
+    Both([SealedFile; 2]),
     /// Something else.
     Foreign,
     /// The broker had no room for the descriptors.
@@ -148,14 +149,16 @@ impl Broker {
             return Ok(Attached::Lost);
         }
         match packet::look_at_files(&connection.socket) {
-            Files::Both(files) if files.iter().all(is_small_memory) => {
-                let taken = packet::discard(&connection.socket);
-                Ok(taken.map_or(Attached::Lost, |()| Attached::Both(files)))
-            }
-            Files::Both(files) => {
-                self.foreign_files.close(user, files);
-                Ok(Attached::Foreign)
-            }
+            Files::Both(files) => match small_memory(files) {
+                Ok(files) => {
+                    let taken = packet::discard(&connection.socket);
+                    Ok(taken.map_or(Attached::Lost, |()| Attached::Both(files)))
+                }
+                Err(files) => {
+                    self.foreign_files.close(user, files);
+                    Ok(Attached::Foreign)
+                }
+            },
             Files::Others(files) => {
                 self.foreign_files.close(user, files);
                 Err(CloseReason::Malformed)
@@ -265,7 +268,7 @@ impl Broker {
         id: ConnectionId,
         context: String,
         channels: u32,
-        (files, connection): ([OwnedFd; 2], u32),
+        (files, connection): ([SealedFile; 2], u32),
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credentials = self.connections[&id].credentials.clone();
         let Credentials { pid, pid_namespace, uid, security_context, incarnation, .. } =
@@ -315,7 +318,7 @@ impl Broker {
         id: ConnectionId,
         credential: &[u8],
         channels: u32,
-        (files, connection): ([OwnedFd; 2], u32),
+        (files, connection): ([SealedFile; 2], u32),
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
         let who = &self.connections[&id].credentials;

@@ -13,8 +13,8 @@ use baton_abi::holder_list::{self, ENTRIES, Entry, Holding, TALLY_FILE_BYTES};
 use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status, tally};
 use baton_abi::ticket_ring::{self, Record};
 use baton_shm::futex;
-use baton_shm::mapping::{self, Access, Mapping};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use baton_shm::mapping::{self, Access, Mapping, SealedFile};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{SealFlags, SeekFrom};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -30,11 +30,11 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Both pages of one engine. The engine writes most words, so the broker treats every value as an
 /// allegation.
 pub(crate) struct StatusPages {
-    file: OwnedFd,
+    file: SealedFile,
     page: Mapping<STATUS_BYTES>,
     tally: Mapping<TALLY_BYTES>,
     /// The file of the tally page and of the holder list.
-    tally_file: OwnedFd,
+    tally_file: SealedFile,
     ring: TicketRing,
     /// Whether broker or engine writes `FROZEN`.
     writer: Writer,
@@ -64,9 +64,9 @@ impl StatusPages {
     /// a file that is no memfd of whole pages with seals against shrinking and growing. `EPERM`: a
     /// file whose seals forbid writing or further seals. `connection` is the engine's number of its
     /// connection; see [`Request::Hello`](baton_abi::control::Request::Hello).
-    pub fn map([file, tally]: [OwnedFd; 2], connection: u32) -> Result<StatusPages, Errno> {
-        check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-        let page = Mapping::<STATUS_BYTES>::new(&file, Access::ReadWrite)?;
+    pub fn map([file, tally]: [SealedFile; 2], connection: u32) -> Result<StatusPages, Errno> {
+        check(&file, SealFlags::GROW)?;
+        let page = Mapping::<STATUS_BYTES>::of(&file, Access::ReadWrite)?;
         let (tally, tally_file) = (map_tally(&tally)?, tally);
         mapping::forbid_new_writers(&file)?;
         let (writer, frozen) = (Writer::Broker, false);
@@ -77,9 +77,12 @@ impl StatusPages {
 
     /// Maps the pages of an engine that a previous broker admitted. `EINVAL` if the status page is
     /// not sealed as [`StatusPages::map`] seals it.
-    pub fn map_sealed([file, tally]: [OwnedFd; 2], connection: u32) -> Result<StatusPages, Errno> {
-        check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
-        let page = Mapping::<STATUS_BYTES>::new(&file, Access::Read)?;
+    pub fn map_sealed(
+        [file, tally]: [SealedFile; 2],
+        connection: u32,
+    ) -> Result<StatusPages, Errno> {
+        check(&file, SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
+        let page = Mapping::<STATUS_BYTES>::of(&file, Access::Read)?;
         let frozen = page.word(status::FROZEN).load(Ordering::SeqCst) != 0;
         let (tally, tally_file) = (map_tally(&tally)?, tally);
         let tail = tally.word(ticket_ring::TAIL).load(Ordering::Relaxed);
@@ -231,22 +234,20 @@ fn slots() -> impl Iterator<Item = usize> {
     (0..status::SLOTS as u8).map(status::slot_at)
 }
 
-fn map_tally(file: &OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {
-    check(file, SealFlags::SHRINK | SealFlags::GROW)?;
-    if rustix::fs::fstat(file)?.st_size < TALLY_FILE_BYTES as i64 {
+fn map_tally(file: &SealedFile) -> Result<Mapping<TALLY_BYTES>, Errno> {
+    check(file, SealFlags::GROW)?;
+    if file.bytes < TALLY_FILE_BYTES as u64 {
         return Err(Errno::INVAL);
     }
-    Mapping::<TALLY_BYTES>::new(file, Access::ReadWrite)
+    Mapping::<TALLY_BYTES>::of(file, Access::ReadWrite)
 }
 
 /// Checks that a file has the wanted seals and consists of ordinary pages.
-fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {
-    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Errno::INVAL)?;
-    let status = rustix::fs::fstat(file)?;
+fn check(file: &SealedFile, wanted: SealFlags) -> Result<(), Errno> {
     // An access to a file of huge pages could fault for want of one. Also, single pages of such a
     // file cannot be unmapped.
-    let pages = status.st_blksize as usize == rustix::param::page_size();
-    if seals.contains(wanted) && pages { Ok(()) } else { Err(Errno::INVAL) }
+    let pages = file.page_bytes == rustix::param::page_size();
+    if file.seals.contains(wanted) && pages { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 #[cfg(test)]
@@ -259,7 +260,8 @@ mod tests {
         let status = mapping::create("status", STATUS_BYTES).unwrap();
         let tally_file = mapping::create("tally", TALLY_FILE_BYTES).unwrap();
         let tally = Mapping::<TALLY_BYTES>::new(&tally_file, Access::ReadWrite).unwrap();
-        (StatusPages::map([status, tally_file], connection).unwrap(), tally)
+        let files = [status, tally_file].map(|file| SealedFile::new(file).unwrap());
+        (StatusPages::map(files, connection).unwrap(), tally)
     }
 
     fn ticket(number: u64, n_objects: usize) -> Event {

@@ -54,6 +54,48 @@ unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
 // SAFETY: as above.
 unsafe impl<const BYTES: usize> Sync for Mapping<BYTES> {}
 
+/// A file that a peer may have made, and that cannot shrink: what the system says of it is asked
+/// for once.
+#[derive(Debug)]
+pub struct SealedFile {
+    file: OwnedFd,
+    /// Seals that it had when it was looked at. There may be more by now.
+    pub seals: SealFlags,
+    /// Bytes that it had then. It may have grown since, unless it is sealed against that.
+    pub bytes: u64,
+    /// Bytes of its pages.
+    pub page_bytes: usize,
+}
+
+impl SealedFile {
+    /// Looks at a file. The error is the file: one that can shrink, or no memory.
+    pub fn new(file: OwnedFd) -> core::result::Result<SealedFile, OwnedFd> {
+        let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(file);
+        }
+        // Of memory alone: for any other file, `fstat` may wait for a peer that serves it.
+        match rustix::fs::fstat(&file) {
+            Ok(found) => {
+                let (bytes, page_bytes) = (found.st_size as u64, found.st_blksize as usize);
+                Ok(SealedFile { file, seals, bytes, page_bytes })
+            }
+            Err(_) => Err(file),
+        }
+    }
+
+    /// The file itself.
+    pub fn into_file(self) -> OwnedFd {
+        self.file
+    }
+}
+
+impl AsFd for SealedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 /// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow. `EFBIG`
 /// if RLIMIT_FSIZE is less.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
@@ -100,6 +142,14 @@ impl<const BYTES: usize> Mapping<BYTES> {
     /// shorter or can shrink, which is its maker's fault.
     pub fn new(file: impl AsFd, access: Access) -> Result<Self> {
         Mapping::part(file, 0, access)
+    }
+
+    /// Maps the first `BYTES` bytes of a file that was looked at. `EINVAL` if it is shorter.
+    pub fn of(file: &SealedFile, access: Access) -> Result<Self> {
+        if BYTES == 0 || file.bytes < BYTES as u64 {
+            return Err(Errno::INVAL);
+        }
+        Mapping::map(file.as_fd(), 0, access)
     }
 
     /// Maps `BYTES` bytes from `offset` on. Both are multiples of the page size. Errors are those
