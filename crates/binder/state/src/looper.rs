@@ -34,12 +34,13 @@ impl State {
 
     /// Whether a looper that sleeps has to be woken: there is more of the process's work than the
     /// `n_taken` items that the calling thread takes itself. One is woken at a time, which wakes
-    /// the next one if there is work left: by then it mostly has been done. `is_attentive`: a
-    /// looper that is awake comes soon for [a few](FEW) ordinary one-way transactions.
-    pub fn needs_looper(&self, n_taken: usize, is_attentive: bool) -> bool {
+    /// the next one if there is work left: by then it mostly has been done. `is_attentive` is asked
+    /// only if that matters: a looper that is awake comes soon for [a few](FEW) ordinary one-way
+    /// transactions.
+    pub fn needs_looper(&self, n_taken: usize, is_attentive: impl FnOnce() -> bool) -> bool {
         let n_left = self.todo.len().saturating_sub(n_taken);
-        let may_wait = is_attentive && n_left <= FEW && self.todo.is_patient();
-        n_left > 0 && !may_wait && self.sleepers > 0 && !self.wakes_looper
+        let may_wait = || n_left <= FEW && self.todo.is_patient() && is_attentive();
+        n_left > 0 && self.sleepers > 0 && !self.wakes_looper && !may_wait()
     }
 
     /// Notes that a looper is woken, which comes to look.
@@ -198,15 +199,19 @@ mod tests {
             (0..n_sleepers).for_each(|tid| state.set_waiting(tid, Waiting::Bell));
             (0..n_items).for_each(|_| state.push_process(Work::Error(0)));
             let case = format!("{n_items} {n_taken} {n_sleepers}");
-            assert_eq!(state.needs_looper(n_taken, false), needs, "{case}");
+            assert_eq!(state.needs_looper(n_taken, || false), needs, "{case}");
             state.wakes_looper();
-            assert!(!state.needs_looper(n_taken, false), "{case}: one is under way");
+            assert!(!state.needs_looper(n_taken, || false), "{case}: one is under way");
             if n_sleepers > 1 {
                 state.set_waiting(1, Waiting::No);
-                assert_eq!(state.needs_looper(n_taken, false), needs, "{case}: it has come");
+                assert_eq!(state.needs_looper(n_taken, || false), needs, "{case}: it has come");
                 state.wakes_looper();
                 state.forget_wake_up();
-                assert_eq!(state.needs_looper(n_taken, false), needs, "{case}: it will not come");
+                assert_eq!(
+                    state.needs_looper(n_taken, || false),
+                    needs,
+                    "{case}: it will not come"
+                );
             }
         }
     }
@@ -236,8 +241,8 @@ mod tests {
             state.set_waiting(1, Waiting::Bell);
             (0..n_one_ways).for_each(|_| state.push_process(Work::Transaction(one_way.clone())));
             (0..n_others).for_each(|_| state.push_process(urgent.clone()));
-            assert!(state.needs_looper(0, false));
-            assert_eq!(state.needs_looper(0, true), needs, "{n_one_ways} {n_others}");
+            assert!(state.needs_looper(0, || false));
+            assert_eq!(state.needs_looper(0, || true), needs, "{n_one_ways} {n_others}");
         }
     }
 }

@@ -49,12 +49,12 @@ impl Engine {
 
     /// Whether others have to hear of changes by the thread that unlocks the state.
     pub(super) fn has_changed(&self, state: &State) -> bool {
-        state.has_effects() || state.needs_looper(0, self.pool.attention.is_on())
+        state.has_effects() || state.needs_looper(0, || self.pool.attention.is_on())
     }
 
     /// Wakes a looper for the process's work, if one sleeps.
     fn wake_for_work(&self, state: &mut State, n_taken: usize) {
-        if state.needs_looper(n_taken, self.pool.attention.is_on()) {
+        if state.needs_looper(n_taken, || self.pool.attention.is_on()) {
             state.wakes_looper();
             self.pool.wake_looper();
             // It may serve a call past the state first.
