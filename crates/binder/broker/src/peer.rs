@@ -80,6 +80,27 @@ impl LastPeer {
     }
 }
 
+/// The process that was served last, with its pid and its pidfd.
+#[derive(Debug, Default)]
+pub(crate) struct LastServed {
+    peer: LastPeer,
+    pidfd: Option<(u32, OwnedFd)>,
+}
+
+impl LastServed {
+    /// A pidfd of the process that has this pid. Errors are those of `pidfd_open`.
+    fn take_or_open(&mut self, pid: u32) -> Result<OwnedFd, Errno> {
+        match self.pidfd.take() {
+            // While that process lives, the pid is its own.
+            Some((last, pidfd)) if last == pid && !has_ended(&pidfd)? => Ok(pidfd),
+            _ => {
+                let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+                rustix::process::pidfd_open(number, PidfdFlags::empty())
+            }
+        }
+    }
+}
+
 /// Asks the kernel who connected. Returns a pidfd as well, which becomes readable when the process
 /// ends; `None` where the kernel has no pidfds. `ESRCH` if the process has ended, `ERANGE` for a
 /// label that is too long; other errors are shortages of the system.
@@ -139,26 +160,26 @@ pub(crate) fn on_behalf(
     server: &Credentials,
     pid: u32,
     needs_groups: bool,
-    last: &mut LastPeer,
+    last: &mut LastServed,
 ) -> Result<Credentials, Errno> {
     if server.pid_namespace != PidNamespace::Brokers {
         return Err(Errno::PERM);
     }
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-    let pidfd = match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+    let pidfd = match last.take_or_open(pid) {
         // A thread that is not its process's first.
         Err(Errno::INVAL | Errno::NOENT) => return Err(Errno::SRCH),
         opened => opened?,
     };
     let incarnation = incarnation(pid, Some(&pidfd))?;
-    let known = last.known(incarnation).filter(|_| !needs_groups);
+    let known = last.peer.known(incarnation).filter(|_| !needs_groups);
     let ids = known.and_then(|_| socket::effective_ids(&pidfd).ok());
     let (uid, own_gids, pid_namespace) = match (known, ids) {
         (Some(namespace), Some((uid, gid))) => (uid, vec![gid], namespace),
         _ => {
             let status = read_of(pid, "status")?.ok_or(Errno::SRCH)?;
             let (uid, gids) = ids_in(&status).ok_or(Errno::SRCH)?;
-            (uid, gids, last.namespace(incarnation, || Ok(namespace_of(pid, &status)))?)
+            let namespace = || Ok(namespace_of(pid, &status));
+            (uid, gids, last.peer.namespace(incarnation, namespace)?)
         }
     };
     let is_root = server.uid == 0;
@@ -175,6 +196,7 @@ pub(crate) fn on_behalf(
     if has_ended(&pidfd)? {
         return Err(Errno::SRCH);
     }
+    last.pidfd = Some((pid, pidfd));
     Ok(Credentials {
         pid,
         pid_namespace,

@@ -14,7 +14,7 @@ use crate::ledger::{LEAST_DESCRIPTORS, Ledger, Reader};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::packet;
-use crate::peer::{Credentials, LastPeer};
+use crate::peer::{Credentials, LastPeer, LastServed};
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
 use crate::restart_state::RestartState;
@@ -206,7 +206,7 @@ pub(crate) struct Broker {
     last_connection: u64,
     last_peer: LastPeer,
     /// The process whose device another one served last.
-    pub last_served: LastPeer,
+    pub last_served: LastServed,
     /// The engine whose unread descriptors were counted last.
     last_recounted: ProcessId,
     /// The last entry of `blocked` that was looked at.
@@ -258,7 +258,7 @@ impl Broker {
             rejoin_deadline: None,
             last_connection: 0,
             last_peer: LastPeer::default(),
-            last_served: LastPeer::default(),
+            last_served: LastServed::default(),
             last_recounted: ProcessId::BROKER,
             last_blocked: ConnectionId(0),
         }
