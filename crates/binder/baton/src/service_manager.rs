@@ -37,9 +37,9 @@ const OLD_LIST: u32 = 4;
 const OLD_CHECK: u32 = 2;
 const OLD_ADD: u32 = 3;
 /// DUMP_FLAG_PRIORITY_ALL.
-const EVERY_PRIORITY: i32 = 15;
+pub const EVERY_PRIORITY: i32 = 15;
 /// DUMP_FLAG_PRIORITY_DEFAULT.
-const DUMP_PRIORITY: i32 = 1 << 3;
+pub const DUMP_PRIORITY: i32 = 1 << 3;
 /// The caller's strict-mode policy: none.
 const STRICT_MODE: i32 = i32::MIN;
 /// Nobody else's work.

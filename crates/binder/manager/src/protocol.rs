@@ -10,10 +10,13 @@
 //! The numbers of AIDL's methods change from release to release, and a request does not name its
 //! release. So the manager speaks one [`Release`].
 //!
-//! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
+//! Classic requests have grown as well: before Android 9 no flags are in them. libgbinder writes those
+//! of Android 8 unless told otherwise.
+//!
+//! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 6 to 10.
 
 use baton::android::{Reader, Write};
-use baton::service_manager::{INTERFACE, SERVICE_WITH_METADATA};
+use baton::service_manager::{DUMP_PRIORITY, EVERY_PRIORITY, INTERFACE, SERVICE_WITH_METADATA};
 use baton::{Errno, Parcel};
 
 /// The releases of Android by their numbering of the methods.
@@ -174,10 +177,11 @@ fn arguments(family: Family, method: Method, reader: &mut Reader<'_>) -> Option<
             let name = reader.string()?;
             let stability = object(family, reader)?;
             let _allows_isolated = reader.i32()?;
-            Request::Add { name, stability, flags: reader.i32()? }
+            Request::Add { name, stability, flags: flags(family, reader, DUMP_PRIORITY)? }
         }
         Method::List if family == Family::Classic => {
-            Request::ListOne(usize::try_from(reader.i32()?).ok()?, reader.i32()?)
+            let place = usize::try_from(reader.i32()?).ok()?;
+            Request::ListOne(place, flags(family, reader, EVERY_PRIORITY)?)
         }
         Method::List => Request::List(reader.i32()?),
         Method::Watch => Request::Watch(reader.string()?),
@@ -190,6 +194,14 @@ fn arguments(family: Family, method: Method, reader: &mut Reader<'_>) -> Option<
         Method::TryUnregister => Request::TryUnregister(reader.string()?),
         Method::DebugInfo => Request::DebugInfo,
     })
+}
+
+/// The flags at the end of a request: `absent` if the client is older than flags are.
+fn flags(family: Family, reader: &mut Reader<'_>, absent: i32) -> Option<i32> {
+    if family == Family::Classic && reader.is_empty() {
+        return Some(absent);
+    }
+    reader.i32()
 }
 
 /// Passes over an object. Its stability follows it in AIDL's family, and is 0 otherwise.
@@ -325,11 +337,15 @@ mod tests {
             check(2, get, &|it| it.write_string(NAME));
             check(4, Request::ListOne(3, 15), &|it| words(it, &[3, 15]));
             let add = Request::Add { name: NAME.into(), stability: 0, flags: 8 };
-            check(3, add, &|it| {
-                it.write_string(NAME);
-                words(it, &OBJECT);
-                words(it, &[0, 8]);
-            });
+            // Without the flags, as up to Android 8.
+            for end in [&[0, 8][..], &[0]] {
+                check(3, add.clone(), &|it| {
+                    it.write_string(NAME);
+                    words(it, &OBJECT);
+                    words(it, end);
+                });
+            }
+            check(4, Request::ListOne(3, 15), &|it| words(it, &[3]));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::protocol::{self, Family, Lookup, Release, Request, decode};
 use crate::registry::{Caller, Effect, EntryId, Found, NewService, Policy, Refusal, Registry};
 use baton::android::Write;
-use baton::service_manager::INTERFACE;
+use baton::service_manager::{DUMP_PRIORITY, INTERFACE};
 use baton::{DeathLink, Errno, Handle, Object, Parcel, Process, Received};
 use std::fs::File;
 use std::io::Write as _;
@@ -24,8 +24,6 @@ const SERVICE_CALLBACK: &str = "android.os.IServiceCallback";
 const CLIENT_CALLBACK: &str = "android.os.IClientCallback";
 /// The stability of objects of the system: callers of any version may pass them on.
 const SYSTEM: i32 = 0b00_1100;
-/// DUMP_FLAG_PRIORITY_DEFAULT.
-const DUMP_PRIORITY: i32 = 1 << 3;
 
 /// A service manager in its process.
 #[derive(Debug)]

@@ -141,6 +141,38 @@ fn clients_of_every_release_publish_find_and_list() {
     }
 }
 
+/// Programs of Android 8 and older, and libgbinder unless told otherwise, write no flags.
+#[test]
+fn classic_clients_need_not_know_flags() {
+    const CHECK: u32 = 2;
+    const ADD: u32 = 3;
+    const LIST: u32 = 4;
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let server = world.server();
+    let manager = server.context_manager().unwrap();
+    let call = |code: u32, write: &dyn Fn(&mut Parcel)| {
+        let mut request = Protocol::Android9.request(INTERFACE);
+        write(&mut request);
+        manager.call(code, &request)
+    };
+    let added = call(ADD, &|request| {
+        request.write_string("old");
+        request.write_object(echo(&server));
+        request.write_i32(0);
+    });
+    assert_eq!(Reader::new(added.unwrap().data()).i32(), Some(0));
+    assert!(call(CHECK, &|request| request.write_string("old")).is_ok());
+    for (place, name) in [(0, "manager"), (1, "old")] {
+        let listed = call(LIST, &|request| request.write_i32(place)).unwrap();
+        assert_eq!(Reader::new(listed.data()).string().as_deref(), Some(name));
+    }
+    assert!(call(LIST, &|request| request.write_i32(2)).is_err());
+    let found = ServiceManager::find(&world.open()).unwrap().service("old").unwrap();
+    let service = found.expect("it is published");
+    let reply = service.call(1, &Parcel::from(&b"word"[..])).unwrap();
+    assert_eq!(reply.data(), b"word");
+}
+
 #[test]
 fn a_service_that_dies_is_forgotten_and_another_one_may_follow() {
     let mut world = World::new(Release::Sixteen, Policy::Everyone);
