@@ -10,8 +10,9 @@
 //! The numbers of AIDL's methods change from release to release, and a request does not name its
 //! release. So the manager speaks one [`Release`].
 //!
-//! Classic requests have grown as well: before Android 9 no flags are in them. libgbinder writes those
-//! of Android 8 unless told otherwise.
+//! Classic requests have grown as well, at their ends: Android 8 has no flags, and the `bctest` of
+//! AOSP registers a service by a name and an object alone. libgbinder writes requests of Android 8
+//! unless told otherwise.
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 6 to 10.
 
@@ -176,12 +177,12 @@ fn arguments(family: Family, method: Method, reader: &mut Reader<'_>) -> Option<
         Method::Add => {
             let name = reader.string()?;
             let stability = object(family, reader)?;
-            let _allows_isolated = reader.i32()?;
-            Request::Add { name, stability, flags: flags(family, reader, DUMP_PRIORITY)? }
+            let _allows_isolated = newer(family, reader, 0)?;
+            Request::Add { name, stability, flags: newer(family, reader, DUMP_PRIORITY)? }
         }
         Method::List if family == Family::Classic => {
             let place = usize::try_from(reader.i32()?).ok()?;
-            Request::ListOne(place, flags(family, reader, EVERY_PRIORITY)?)
+            Request::ListOne(place, newer(family, reader, EVERY_PRIORITY)?)
         }
         Method::List => Request::List(reader.i32()?),
         Method::Watch => Request::Watch(reader.string()?),
@@ -196,8 +197,8 @@ fn arguments(family: Family, method: Method, reader: &mut Reader<'_>) -> Option<
     })
 }
 
-/// The flags at the end of a request: `absent` if the client is older than flags are.
-fn flags(family: Family, reader: &mut Reader<'_>, absent: i32) -> Option<i32> {
+/// A number at the end of a request: `absent` if the client is older than this argument.
+fn newer(family: Family, reader: &mut Reader<'_>, absent: i32) -> Option<i32> {
     if family == Family::Classic && reader.is_empty() {
         return Some(absent);
     }
@@ -337,8 +338,8 @@ mod tests {
             check(2, get, &|it| it.write_string(NAME));
             check(4, Request::ListOne(3, 15), &|it| words(it, &[3, 15]));
             let add = Request::Add { name: NAME.into(), stability: 0, flags: 8 };
-            // Without the flags, as up to Android 8.
-            for end in [&[0, 8][..], &[0]] {
+            // Without the flags, as up to Android 8, and as bctest.
+            for end in [&[0, 8][..], &[0], &[]] {
                 check(3, add.clone(), &|it| {
                     it.write_string(NAME);
                     words(it, &OBJECT);
