@@ -3,11 +3,16 @@
 //!
 //! In the system's own file tree such a name leads nowhere. So this module only acts after a call
 //! has failed, and calls that succeed cost nothing.
+//!
+//! **Invariant**: no memory is allocated for a name that is neither a link nor contains a device's
+//! name. An allocator may look for a file of its own while it initializes itself, as jemalloc does
+//! for `/etc/malloc.conf`: it would be entered again, or wait for its own lock.
 
 use crate::{paths, real};
 use libc::c_int;
-use rustix::fs::{CWD, readlink, readlinkat};
+use rustix::fs::{CWD, readlink, readlinkat_raw};
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
@@ -34,9 +39,9 @@ fn resolve_path(dir: c_int, path: &CStr) -> Option<CString> {
     }
     // SAFETY: the caller's descriptor, which it has just used.
     let at = if dir == libc::AT_FDCWD { CWD } else { unsafe { BorrowedFd::borrow_raw(dir) } };
-    let link = readlinkat(at, path, Vec::new()).is_ok();
-    // Most missing paths are neither links nor contain a device's name.
-    if !link && !bytes.windows(6).any(|window| window == b"binder") {
+    let mut beginning = [MaybeUninit::uninit()];
+    let is_link = readlinkat_raw(at, path, &mut beginning).is_ok();
+    if !is_link && !bytes.windows(6).any(|window| window == b"binder") {
         return None;
     }
     let name = CString::new(walk(start_directory(dir)?.join(OsStr::from_bytes(bytes)))?.into_vec())

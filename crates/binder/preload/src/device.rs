@@ -40,11 +40,15 @@ pub unsafe fn binder_ioctl(
 ///
 /// # Safety
 /// The argument is what the request takes.
-unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
+unsafe fn file_ioctl(
+    fd: c_int,
+    request: c_ulong,
+    argument: size_t,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
     let guard = files::current(fd);
     let Some(open) = guard.as_deref().and_then(Option::as_deref) else {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::ioctl(fd, request, argument) };
+        return real();
     };
     match request {
         libc::FIOCLEX | libc::FIONCLEX => {}
@@ -60,8 +64,7 @@ unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
             return real::fail(errno.raw_os_error());
         }
     }
-    // SAFETY: the caller's arguments.
-    unsafe { real::ioctl(fd, request, argument) }
+    real()
 }
 
 /// Interposes the C library's function of this name.
@@ -70,13 +73,27 @@ unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
 /// The argument is what the request takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { ioctl_by(fd, request, argument, || real::ioctl(fd, request, argument)) }
+}
+
+/// Handles a request, or calls `real` if it is for another file.
+///
+/// # Safety
+/// The argument is what the request takes.
+#[inline]
+pub unsafe fn ioctl_by(
+    fd: c_int,
+    request: c_ulong,
+    argument: size_t,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
     if !table::contains(fd) {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::ioctl(fd, request, argument) };
+        return real();
     }
     if !is_binder(request) {
         // SAFETY: the caller's arguments.
-        return unsafe { file_ioctl(fd, request, argument) };
+        return unsafe { file_ioctl(fd, request, argument, real) };
     }
     // SAFETY: the caller's arguments.
     match stack::on_large_stack(|| unsafe { binder_ioctl(fd, request, argument, None) }) {

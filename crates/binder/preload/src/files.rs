@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn open_by(
+pub unsafe fn open_by(
     dir: c_int,
     path: *const c_char,
     flags: c_int,
@@ -177,7 +177,7 @@ fn report_open_error(error: &OpenError) {
 }
 
 /// Copies the table entry of `from` to its duplicate `to`.
-fn duplicated(from: c_int, to: c_int) -> c_int {
+pub fn duplicated(from: c_int, to: c_int) -> c_int {
     if to < 0 || from == to || !(table::contains(from) || table::contains(to)) || !table::is_owner()
     {
         return to;
@@ -341,7 +341,8 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     duplicated(from, unsafe { real::dup3(from, to, flags) })
 }
 
-fn after_fcntl(fd: c_int, command: c_int, argument: size_t, result: c_int) -> c_int {
+/// Does in the table what a command has done to a descriptor. Returns the result.
+pub fn after_fcntl(fd: c_int, command: c_int, argument: size_t, result: c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
         libc::F_SETFL if result == 0 => {
