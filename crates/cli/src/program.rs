@@ -6,7 +6,8 @@
 
 use crate::failure::{Failure, Kind};
 use object::elf::{
-    DT_NEEDED, ELF_NOTE_GO, EM_386, EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, PT_INTERP,
+    DT_NEEDED, DT_STRTAB, ELF_NOTE_GO, EM_386, EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64,
+    PT_INTERP, PT_LOAD,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
@@ -25,8 +26,9 @@ pub const NOT_ON_PATH: &str = "it is not in any directory of PATH";
 /// The kind of a program's file.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
-    /// An ELF file of this machine with this loader.
-    Dynamic(PathBuf),
+    /// An ELF file of this machine with this loader, and the runtime of AddressSanitizer if it
+    /// needs one.
+    Dynamic(PathBuf, Option<OsString>),
     /// A Go program with a loader and without a library.
     GoWithoutCLibrary,
     /// A script with this interpreter.
@@ -44,8 +46,9 @@ enum Form {
 /// How a program gets to its devices.
 #[derive(Debug)]
 pub enum Way {
-    /// The interposer is loaded into it.
-    Interposed,
+    /// The interposer is loaded into it, behind this library: the runtime of AddressSanitizer
+    /// refuses to run behind any other one.
+    Interposed(Option<OsString>),
     /// By a mounted binderfs, for this reason; the failure if there can be none.
     Mounted(String, Failure),
 }
@@ -121,20 +124,23 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<Way, Failure>
     }
     let Ok(bytes) = std::fs::read(path) else {
         // The file is executable but not readable, so it cannot be checked.
-        return Ok(Way::Interposed);
+        return Ok(Way::Interposed(None));
     };
     match form(&bytes) {
-        Form::Dynamic(loader) if loader.as_os_str().as_bytes().windows(4).any(|w| w == b"musl") => {
+        Form::Dynamic(loader, _)
+            if loader.as_os_str().as_bytes().windows(4).any(|w| w == b"musl") =>
+        {
             mounted(
                 "it is linked with musl, and the interposer needs glibc",
                 "run it as root, for a binderfs of its own; or build it for a -gnu target",
             )
         }
-        Form::Dynamic(_) | Form::Unknown => Ok(Way::Interposed),
+        Form::Dynamic(_, sanitizer) => Ok(Way::Interposed(sanitizer)),
+        Form::Unknown => Ok(Way::Interposed(None)),
         Form::Script(interpreter) if interpreters > 0 => {
             check(program, &interpreter, interpreters - 1)
         }
-        Form::Script(_) => Ok(Way::Interposed),
+        Form::Script(_) => Ok(Way::Interposed(None)),
         Form::Static => mounted(
             "it is statically linked: without a dynamic loader there is nothing that could load \
              the interposer",
@@ -203,10 +209,47 @@ fn elf<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Form {
         Some(Ok(Some(_))) if is_go_without_c_library::<E>(segments, endian, bytes) => {
             Form::GoWithoutCLibrary
         }
-        Some(Ok(Some(loader))) => Form::Dynamic(PathBuf::from(OsStr::from_bytes(loader))),
+        Some(Ok(Some(loader))) => {
+            let libraries = libraries::<E>(segments, endian, bytes);
+            let sanitizer = libraries.into_iter().find(|name| is_address_sanitizer(name));
+            let sanitizer = sanitizer.map(|name| OsStr::from_bytes(name).to_owned());
+            Form::Dynamic(PathBuf::from(OsStr::from_bytes(loader)), sanitizer)
+        }
         Some(_) => Form::Unknown,
         None => Form::Static,
     }
+}
+
+/// Whether a library is the runtime of AddressSanitizer: GCC's, or Clang's for `-shared-libasan`.
+pub fn is_address_sanitizer(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan")
+}
+
+/// The names of the libraries that the file needs.
+fn libraries<'a, E: FileHeader<Endian = Endianness>>(
+    segments: &[E::ProgramHeader],
+    endian: Endianness,
+    bytes: &'a [u8],
+) -> Vec<&'a [u8]> {
+    let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, bytes).ok().flatten());
+    let entries = dynamic.unwrap_or_default();
+    let values = |tag| {
+        let with_tag = entries.iter().filter(move |entry| entry.tag(endian) == tag);
+        with_tag.map(|entry| -> u64 { entry.d_val(endian).into() })
+    };
+    let Some(strings) = values(DT_STRTAB).next() else { return Vec::new() };
+    let name = |at: u64| {
+        segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD).find_map(|segment| {
+            let (address, offset) =
+                (segment.p_vaddr(endian).into(), segment.p_offset(endian).into());
+            let size: u64 = segment.p_filesz(endian).into();
+            let within = strings.checked_sub(address)?.checked_add(at).filter(|at| *at < size)?;
+            let rest = bytes.get(usize::try_from(within.checked_add(offset)?).ok()?..)?;
+            rest.split(|&byte| byte == 0).next()
+        })
+    };
+    values(DT_NEEDED).filter_map(name).collect()
 }
 
 /// Whether the file has the note of Go's linker and needs no library.
@@ -244,12 +287,28 @@ mod tests {
     }
 
     #[test]
+    fn runtimes_of_address_sanitizer() {
+        for (path, expected) in [
+            (&b"libasan.so.8"[..], true),
+            (b"/usr/lib/libasan.so.6.0.0", true),
+            (b"/usr/lib/clang/libclang_rt.asan-x86_64.so", true),
+            (b"libtsan.so.2", false),
+            (b"/opt/libasan.so/libc.so.6", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_address_sanitizer(path), expected, "{path:?}");
+        }
+    }
+
+    #[test]
     fn this_test_is_dynamic_until_its_loader_segment_goes() {
         let mut bytes = std::fs::read("/proc/self/exe").unwrap();
-        assert!(matches!(form(&bytes), Form::Dynamic(_)));
+        assert!(matches!(form(&bytes), Form::Dynamic(_, None)));
         let header = FileHeader64::<Endianness>::parse(&bytes[..]).unwrap();
         let endian = header.endian().unwrap();
         let segments = header.program_headers(endian, &bytes[..]).unwrap();
+        let libraries = libraries::<FileHeader64<Endianness>>(segments, endian, &bytes);
+        assert!(libraries.contains(&&b"libc.so.6"[..]), "{libraries:?}");
         let index =
             segments.iter().position(|segment| segment.p_type(endian) == PT_INTERP).unwrap();
         let at = header.e_phoff(endian) as usize + index * header.e_phentsize(endian) as usize;

@@ -10,8 +10,8 @@ use crate::{background, devices, interposer, private_mount, program, wait};
 use clap::Args;
 use rustix::fd::{IntoRawFd, RawFd};
 use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,7 +72,7 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     let (path, way) = program::find(&args.command[0])?;
     let tried = format!("run {}", path.display());
     let library = match way {
-        Way::Interposed => Some(interposer::find(&tried)?),
+        Way::Interposed(first) => Some((first, interposer::find(&tried)?)),
         Way::Mounted(why, refusal) => {
             if !rustix::process::geteuid().is_root() {
                 return Err(refusal);
@@ -103,9 +103,9 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     command.arg0(&args.command[0]).args(&args.command[1..]);
     command.env("BATON_SOCKET", &socket);
     match library {
-        Some(library) => {
+        Some((first, library)) => {
             let placeholders = devices::lay_out(&socket, &contexts)?;
-            command.env("LD_PRELOAD", preload(library)).env("BATON_DEV", placeholders);
+            command.env("LD_PRELOAD", preload(first, library)).env("BATON_DEV", placeholders);
             // For a binderfs that the program mounts itself.
             if let Ok(program) = std::env::current_exe() {
                 command.env("BATON_PROGRAM", program);
@@ -142,17 +142,19 @@ fn keep_open(server: impl rustix::fd::AsFd, number: RawFd) -> Result<(), Errno> 
     Ok(())
 }
 
-/// The value of LD_PRELOAD: the interposer before the libraries that are already there, and only
-/// once.
-fn preload(library: PathBuf) -> OsString {
-    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    let mut all = library.clone().into_os_string();
+/// The value of LD_PRELOAD: runtimes of AddressSanitizer, then the interposer, then the other
+/// libraries that are already there; each once.
+fn preload(first: Option<OsString>, library: PathBuf) -> OsString {
+    let given = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let separators = |byte: &u8| *byte == b':' || *byte == b' ';
-    for other in before.as_bytes().split(separators).filter(|path| !path.is_empty()) {
-        if other != library.as_os_str().as_bytes() {
-            all.push(":");
-            all.push(OsStr::from_bytes(other));
-        }
+    let given = given.as_bytes().split(separators).filter(|path| !path.is_empty());
+    let (mut all, others): (Vec<&[u8]>, Vec<&[u8]>) =
+        given.partition(|path| program::is_address_sanitizer(path));
+    if let Some(first) = first.as_ref().filter(|_| all.is_empty()) {
+        all.push(first.as_bytes());
     }
-    all
+    let library = library.as_os_str().as_bytes();
+    all.push(library);
+    all.extend(others.into_iter().filter(|path| *path != library));
+    OsString::from_vec(all.join(&b':'))
 }
