@@ -261,6 +261,49 @@ static long step_set_wait(void *argument)
 	return n < 0 ? -errno : n;
 }
 
+// Adds a device to a set, which is then edge-triggered.
+static long step_set_add_edges(void *argument)
+{
+	struct set_control *c = argument;
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	return epoll_ctl(c->set, c->operation, c->fd, &event) ? -errno : 0;
+}
+
+// Waits for an event of a set.
+static long step_set_await(void *argument)
+{
+	struct epoll_event got;
+	int n = epoll_wait((int)(intptr_t)argument, &got, 1, -1);
+	return n < 0 ? -errno : n;
+}
+
+// In an edge-triggered set each arrival of work is an event, whether or not the thread has read
+// what came before.
+TEST(poll_epoll_is_edge_triggered)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	struct thread *second = process_new("second"), *third = process_new("third");
+	int fd = process_fd(manager), set = run(manager, step_set_new, NULL);
+	expect(set >= 0);
+	expect_errno(run(manager, step_set_add_edges, set_control(set, EPOLL_CTL_ADD, fd)), 0);
+	for (int i = 0; i < 3; i++) {
+		bc_transaction(client, 0, 7, 0, NULL);
+		flush(client);
+		expect_eq(run(manager, step_set_await, (void *)(intptr_t)set), 1);
+		finish_call(client, manager, expect_txn(manager, 7));
+		expect_nothing(manager);
+	}
+	bc_transaction(second, 0, 8, 0, NULL);
+	flush(second);
+	expect_eq(run(manager, step_set_await, (void *)(intptr_t)set), 1);
+	bc_transaction(third, 0, 9, 0, NULL);
+	flush(third);
+	expect_eq(run(manager, step_set_await, (void *)(intptr_t)set), 1);
+	finish_call(second, manager, expect_txn(manager, 8));
+	finish_call(third, manager, expect_txn(manager, 9));
+	expect_errno(sys_close(manager, set), 0);
+}
+
 // Any thread takes the device out of a set, and none adds it twice.
 TEST(poll_epoll_any_thread_takes_out)
 {

@@ -329,7 +329,8 @@ impl StandIn {
         }
     }
 
-    /// Whether the device is readable for the client. Otherwise the kernel is notified once it is.
+    /// Whether the device is readable for the client. If asked to, the kernel is notified of the
+    /// next work, whether or not there is some.
     fn poll(&mut self, kernel_handle: u64, notify: bool) -> Result<bool, Errno> {
         // The driver brings its descriptor up to what this thread has done since the last poll.
         let readable = self.opened.device.readable()?;
@@ -337,10 +338,9 @@ impl StandIn {
             self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
         }
         let poll = self.poll.as_ref().expect("just made");
-        let is_readable = poll.is_readable()?;
-        if !is_readable && notify {
-            self.shared.watches.arm_poll(poll)?;
+        if notify {
+            poll.want();
         }
-        Ok(is_readable)
+        poll.is_readable()
     }
 }

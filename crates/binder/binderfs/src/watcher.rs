@@ -59,7 +59,11 @@ pub fn watch(shared: &Shared, opens: &Opens, ending: &Ending, reader: u32) {
                     ending.note_close(opens);
                 }
                 Watch::Ioctls => shared.pending.look(),
-                Watch::Poll { kernel_handle } => shared.connection.notify_readable(kernel_handle),
+                Watch::Poll { kernel_handle, is_wanted } => {
+                    if is_wanted.swap(false, Ordering::SeqCst) {
+                        shared.connection.notify_readable(kernel_handle);
+                    }
+                }
                 Watch::Thread { handle, tid, .. } => {
                     shared.watches.forget_threads(handle, Some(tid));
                     if let Some(open) = opens.lock().get_mut(&handle) {

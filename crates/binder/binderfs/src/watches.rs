@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Events of one look.
@@ -42,17 +42,30 @@ pub enum Watch {
     Poll {
         /// The kernel's number of the open device.
         kernel_handle: u64,
+        /// See [`PollWatch::want`].
+        is_wanted: Arc<AtomicBool>,
     },
 }
 
 /// A descriptor of the driver that polls readable while one thread of a client would find work.
+///
+/// The kernel does not ask again before each wait: an edge-triggered epoll set asks once for each
+/// notification, which may be long before the work comes. So the watch reports each arrival of
+/// work, also while older work is there, and one notification follows each request for one.
 #[derive(Debug)]
 pub struct PollWatch {
     readable: Arc<OwnedFd>,
     number: u64,
+    is_wanted: Arc<AtomicBool>,
 }
 
 impl PollWatch {
+    /// Has the kernel notified of the next work. To be called before [`PollWatch::is_readable`], so
+    /// that work that comes in between is either seen or notified of.
+    pub fn want(&self) {
+        self.is_wanted.store(true, Ordering::SeqCst);
+    }
+
     /// Whether it is readable now.
     pub fn is_readable(&self) -> Result<bool, Errno> {
         is_readable(&self.readable)
@@ -161,16 +174,12 @@ impl Watches {
         });
     }
 
-    /// Watches a descriptor of the driver, not armed yet.
+    /// Watches a descriptor of the driver: each time when there is work.
     pub fn add_poll(&self, readable: Arc<OwnedFd>, kernel_handle: u64) -> Result<PollWatch, Errno> {
-        let number = self.add(&readable, EventFlags::ONESHOT, Watch::Poll { kernel_handle })?;
-        Ok(PollWatch { readable, number })
-    }
-
-    /// Reports the descriptor once, when it is readable.
-    pub fn arm_poll(&self, poll: &PollWatch) -> Result<(), Errno> {
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        epoll::modify(&self.epoll, &poll.readable, EventData::new_u64(poll.number), flags)
+        let is_wanted = Arc::new(AtomicBool::new(false));
+        let watch = Watch::Poll { kernel_handle, is_wanted: Arc::clone(&is_wanted) };
+        let number = self.add(&readable, EventFlags::IN | EventFlags::ET, watch)?;
+        Ok(PollWatch { readable, number, is_wanted })
     }
 
     /// Ends a watch. The driver has the eventfd, too, so dropping it here does not.
