@@ -14,7 +14,7 @@
 //!   functions that could take SIGSYS from the trap. [`stack`], [`alternate`], [`switch`]: the
 //!   stack on which a trapped call runs. [`thread_pointer`]: whether a thread's call can run.
 //!   [`calls`]: system calls by number. [`registers`]: system calls by instruction.
-//! - [`real`]: the C library's own functions.
+//! - [`real`]: the C library's own functions. [`lookups`]: functions that programs look up in it.
 //!
 //! **Invariant**: for every path and descriptor that is not a Binder device's, a function behaves
 //! like the C library's, with the same result and errno. The check takes neither a lock nor a
@@ -33,6 +33,7 @@ mod files;
 mod filter;
 mod image;
 mod log;
+mod lookups;
 mod maps;
 mod mounts;
 mod paths;

@@ -54,20 +54,25 @@ fn next(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
+const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("an identifier has no zero byte"),
+    }
+}
+
 macro_rules! real {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, else $failed:expr;)*) => {$(
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, else $failed:expr;)*) => {
+        /// The names of these functions.
+        pub const NAMES: &[&CStr] = &[$(c_name(concat!(stringify!($name), "\0"))),*];
+        $(
         /// The C library's function of this name; `ENOSYS` where it has none.
         ///
         /// # Safety
         /// As the C function's.
         pub unsafe fn $name($($argument: $kind),*) -> $result {
             static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-            const NAME: &CStr = match CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("an identifier has no zero byte"),
-            };
+            const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             let address = next(&ADDRESS, NAME);
             if address.is_null() {
                 set_errno(libc::ENOSYS);

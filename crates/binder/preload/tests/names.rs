@@ -112,3 +112,36 @@ fn contexts_are_added_through_binder_control() {
     let errno = File::open("/dev/binderfs/none").unwrap_err().raw_os_error();
     assert_eq!(errno, Some(libc::ENOENT));
 }
+
+/// As `ctypes.CDLL("libc.so.6")` and other foreign function interfaces do.
+#[test]
+fn functions_that_are_looked_up_in_the_c_library_find_devices() {
+    if is_outside("functions_that_are_looked_up_in_the_c_library_find_devices") {
+        return;
+    }
+    // SAFETY: C strings; the library is loaded, and stays.
+    let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW) };
+    assert!(!library.is_null());
+    let find = |handle, name: &CStr| {
+        // SAFETY: a library's handle, and a C string.
+        let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    };
+    type Open = unsafe extern "C" fn(*const libc::c_char, libc::c_int) -> libc::c_int;
+    // SAFETY: the function's type.
+    let open: Open = unsafe { std::mem::transmute(find(library, c"open").unwrap()) };
+    // SAFETY: a C string.
+    let fd = unsafe { open(c"/dev/binder".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor is this test's own.
+    let device = unsafe { OwnedFd::from_raw_fd(fd) };
+    assert_eq!(version(through_libc, &device), Ok(PROTOCOL_VERSION));
+    // What is not interposed is the C library's own, and what there is not is an error.
+    assert_eq!(find(library, c"getpid"), find(libc::RTLD_NEXT, c"getpid"));
+    assert_eq!(find(library, c"no_such_function"), None);
+    // SAFETY: a query.
+    assert!(!unsafe { libc::dlerror() }.is_null());
+    // The interposer is next to this program, and the C library's function is next to that.
+    assert_eq!(find(library, c"open"), find(libc::RTLD_NEXT, c"open"));
+    assert_eq!(find(library, c"open"), find(libc::RTLD_DEFAULT, c"open"));
+}
