@@ -22,8 +22,9 @@ const N_LOOPERS: usize = 2;
 #[derive(Args)]
 #[command(after_help = "\
 Programs of Android 10 and older, and libgbinder unless told otherwise, are served whatever \
---android says: their requests can be told apart. Root and the manager's own user may register services; \
---allow lets others. A name belongs to the user who has registered it, until the service dies.
+--android says: their requests can be told apart. Root and the manager's own user may register \
+services; --allow lets others. A name belongs to the user who has registered it, until the \
+service dies.
 
 If no broker listens, this starts one that ends with its last client. Runs until SIGTERM or \
 SIGINT, and tells systemd when it is ready (Type=notify).")]
