@@ -1,4 +1,5 @@
 // The receive buffer: its size, its addresses, BC_FREE_BUFFER, and the mapping's rules.
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -351,6 +352,25 @@ TEST(buffers_unmapped_in_part)
 	struct thread *manager = manager_new(), *client = process_new("client");
 	expect_errno(run(manager, step_munmap_page, (void *)(uintptr_t)process_map(manager)), 0);
 	expect_unreachable(client);
+}
+
+// The last of many mapped devices of a process, kept by its mapping alone, ends when it is
+// unmapped.
+TEST(buffers_of_many_devices)
+{
+	struct thread *t = process_bare("client"), *other = process_new("other");
+	int fd = -1;
+	int64_t map = 0;
+	for (int i = 0; i < 20; i++) {
+		fd = sys_open(t, device_path(), O_RDWR);
+		map = sys_mmap(t, fd, MAP_BYTES, PROT_READ, MAP_PRIVATE);
+		expect(fd >= 0 && map > 0);
+	}
+	expect_errno(sys_ioctl_fd(t, fd, BINDER_SET_CONTEXT_MGR, arena_alloc(4)), 0);
+	expect_errno(sys_close(t, fd), 0);
+	expect_errno(sys_ioctl(other, BINDER_SET_CONTEXT_MGR, arena_alloc(4)), EBUSY);
+	expect_errno(run(t, step_munmap, (void *)(uintptr_t)map), 0);
+	expect_errno(become_manager(other), 0);
 }
 
 // Earlier buffers can still be freed afterwards.
