@@ -47,6 +47,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         pages: Some(pages),
         kept_open: None,
         ends_with_namespace: false,
+        kept: None,
     };
     let (tell, is_ready) = channel();
     let serving = thread::spawn(move || serve(config, move || _ = tell.send(())));
