@@ -3,6 +3,7 @@
 use crate::background;
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind, SHORTER_PATH};
+use crate::inherited;
 use crate::policy;
 use crate::stop;
 use baton_broker::limits::Limits;
@@ -143,11 +144,8 @@ fn explain(tried: &str, error: &RunError) -> Failure {
 
 /// The listening socket that systemd passed to this process.
 fn passed_listener() -> Option<OwnedFd> {
-    let fd = sd_notify::listen_fds().ok()?.next()?;
-    // SAFETY: LISTEN_PID and LISTEN_FDS say that the descriptor was passed to this process, which
-    // has not used it yet.
-    #[allow(unsafe_code)]
-    let listener = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+    // LISTEN_PID and LISTEN_FDS say that it was passed to this process.
+    let listener = inherited::take(sd_notify::listen_fds().ok()?.next()?).ok()?;
     // systemd passes the socket in blocking mode, and the broker never blocks.
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     Some(listener)

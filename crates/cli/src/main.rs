@@ -35,6 +35,7 @@ mod dump;
 mod failure;
 mod generate;
 mod host;
+mod inherited;
 mod interposer;
 mod introspect;
 mod java_vm;

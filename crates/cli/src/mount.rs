@@ -4,12 +4,12 @@ use crate::background;
 use crate::broker::begin_log;
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
+use crate::inherited;
 use crate::mount_keeper;
 use crate::stop;
 use baton_binderfs::{Config, MountError, Options, PageSource};
 use clap::Args;
-use rustix::fd::{OwnedFd, RawFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::RawFd;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fmt;
@@ -153,7 +153,8 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     }
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
     let kept = mount_keeper::kept(&args.kept);
-    let kept_open = args.kept_open.map(inherited).transpose();
+    let kept = kept.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
+    let kept_open = args.kept_open.map(inherited::take).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
     let (options, pages) = options(&args.options);
     let MountArgs { directory, contexts, apart, ends_with_namespace, .. } = args;
@@ -182,13 +183,6 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
         None => baton_binderfs::serve(config, tell_ready),
     };
     served.map_err(|error| explain(&tried, socket, &error))
-}
-
-/// A descriptor that this process has been started with.
-fn inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
-    // By its path: nobody owns it here.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    rustix::fs::open(format!("/proc/self/fd/{fd}"), flags, Mode::empty())
 }
 
 fn arguments(args: &MountArgs, socket: &Path) -> Vec<OsString> {

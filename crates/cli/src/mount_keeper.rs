@@ -6,13 +6,14 @@
 //! ```
 
 use crate::failure::Failure;
+use crate::inherited;
 use crate::stderr::say;
 use crate::stop;
 use baton_binderfs::Kept;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -139,19 +140,12 @@ impl Waits {
 }
 
 /// The descriptors that a server got from its keeper, and the pipe's end by which it is told.
-pub fn kept(numbers: &[RawFd]) -> Option<(Kept, OwnedFd)> {
-    let &[fuse, record, keeper] = numbers else { return None };
+pub fn kept(numbers: &[RawFd]) -> Result<Option<(Kept, OwnedFd)>, Errno> {
+    let &[fuse, record, keeper] = numbers else { return Ok(None) };
     // A server whose keeper has ended ends in order.
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
-    let [fuse, record, keeper] = [fuse, record, keeper].map(|fd| {
-        // SAFETY: the keeper has opened them for this process, and nothing here knows them but this
-        // function, which is called once.
-        #[allow(unsafe_code)]
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let _ = fcntl_setfd(&fd, FdFlags::CLOEXEC);
-        fd
-    });
-    Some((Kept { fuse, record }, keeper))
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    let kept = Kept { fuse: inherited::take(fuse)?, record: inherited::take(record)? };
+    Ok(Some((kept, inherited::take(keeper)?)))
 }
 
 /// Tells the keeper that its server serves.
