@@ -103,24 +103,18 @@ impl Callbacks {
         ended
     }
 
-    /// Ends an object that other processes have let go of, unless this one has it.
-    fn end_released(&self, object: u64) -> Option<Counted> {
+    /// Ends an object that other processes have let go of, unless this one has it. Under the state's
+    /// lock; what is returned is the program's, and is dropped without it.
+    pub fn end_released(&self, object: u64) -> Option<Counted> {
         let is_had = self.counted.lock().get(&object)?.is_had;
         if is_had { None } else { self.end_object(object) }
     }
-}
 
-impl Driver {
-    /// The object, if it has ended now that other processes have let go of it. Under the state's
-    /// lock; what is returned is the program's, and is dropped without it.
-    pub fn ended(&self, object: u64) -> Option<Counted> {
-        self.callbacks.upgrade()?.end_released(object)
-    }
-
-    /// Like [`Driver::ended`], of all objects, in a process without loopers to hear of them.
-    pub fn all_ended(&self, state: &mut State) -> Vec<Counted> {
+    /// Like [`Callbacks::end_released`], of all objects, in a process without loopers to hear of
+    /// them.
+    pub fn end_all_released(&self, state: &mut State) -> Vec<Counted> {
         let heard = std::iter::from_fn(|| state.next_unheard_end());
-        heard.filter_map(|(object, _)| self.ended(object)).collect()
+        heard.filter_map(|(object, _)| self.end_released(object)).collect()
     }
 }
 

@@ -72,19 +72,21 @@ impl Driver {
                 state
             }
             Return::Node(news) => {
-                let (ptr, cookie) = news.object;
+                let ((ptr, cookie), callbacks) = (news.object, self.callbacks.upgrade());
                 let mut ended = None;
                 for command in news.returns {
                     match command {
                         BR_ACQUIRE => state.acknowledge(ptr, cookie, Strength::Strong),
                         BR_INCREFS => state.acknowledge(ptr, cookie, Strength::Weak),
-                        BR_DECREFS => ended = self.ended(ptr),
+                        BR_DECREFS => {
+                            ended = callbacks.as_ref().and_then(|all| all.end_released(ptr));
+                        }
                         _ => {}
                     }
                 }
-                let Some(ended) = ended else { return state };
                 engine.unlock(state);
-                let _ = caught(|| drop(ended));
+                // Not under the lock: handlers are the program's, and so is all that goes with them.
+                let _ = caught(|| drop((ended, callbacks)));
                 engine.lock()
             }
             Return::Cookie(BR_DEAD_BINDER, cookie) => {

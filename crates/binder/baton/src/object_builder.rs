@@ -96,7 +96,7 @@ where
             return CountedObject::new(driver, Object { ptr: 0, cookie: 0, flags: 0 });
         }
         let mut state = driver.engine.lock();
-        let (ptr, ended) = (state.next_number(), driver.all_ended(&mut state));
+        let (ptr, ended) = (state.next_number(), callbacks.end_all_released(&mut state));
         driver.engine.unlock(state);
         let object = Object { ptr, cookie: counted_object::COOKIE, flags: self.flags() };
         callbacks.add_counted(ptr, Arc::new(self.handler));
