@@ -85,7 +85,7 @@ impl Driver {
                     }
                 }
                 engine.unlock(state);
-                // Not under the lock: handlers are the program's, and so is all that goes with them.
+                // Not under the lock: handlers are the program's, and so is what goes with them.
                 let _ = caught(|| drop((ended, callbacks)));
                 engine.lock()
             }
