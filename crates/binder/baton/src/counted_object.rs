@@ -103,8 +103,8 @@ impl Callbacks {
         ended
     }
 
-    /// Ends an object that other processes have let go of, unless this one has it. Under the state's
-    /// lock; what is returned is the program's, and is dropped without it.
+    /// Ends an object that other processes have let go of, unless this one has it. To be called
+    /// under the state's lock; what is returned is the program's, and is dropped without it.
     pub fn end_released(&self, object: u64) -> Option<Counted> {
         let is_had = self.counted.lock().get(&object)?.is_had;
         if is_had { None } else { self.end_object(object) }
