@@ -3,6 +3,7 @@
 //! The class library uses them for direct and mapped buffers, whose bounds its Java half checks.
 
 use super::values::{VOID, check_range, non_null};
+use crate::class::Class;
 use crate::object::{ELEMENTS, Ref};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
@@ -121,7 +122,7 @@ pub(super) const TABLE: &[Native] = &[
         let count = i32::try_from(a.long(4)).unwrap_or(i32::MAX);
         let target = elements(t, a.reference(0), a.int(1), count)?;
         let source = elements(t, a.reference(2), a.int(3), count)?;
-        // SAFETY: both ranges lie in arrays of numbers.
+        // SAFETY: both ranges lie in arrays of numbers or in buffers.
         unsafe { std::ptr::copy(pointer::<u8>(source), pointer::<u8>(target), count as usize) };
         VOID
     }),
@@ -162,18 +163,33 @@ fn raw_move(a: Args, unit: usize) -> Result<Value, Thrown> {
     VOID
 }
 
-/// The address of a range of bytes in an array of numbers.
+/// The address of a direct buffer's memory, and how many bytes it has.
+pub(super) fn direct(object: Ref) -> Option<(i64, i64)> {
+    let class = Class::of(object);
+    let address = class.library_field("effectiveDirectAddress", "J")?.get64(object) as i64;
+    let number = |name: &str| Some(class.library_field(name, "I")?.get32(object) as i32);
+    let n_bytes = i64::from(number("capacity")?) << number("_elementSizeShift")?.clamp(0, 3);
+    (address != 0).then_some((address, n_bytes))
+}
+
+/// The address of a range of bytes in an array of numbers, or in a direct buffer.
 fn elements(t: &Thread, array: Ref, offset: i32, n_bytes: i32) -> Result<i64, Thrown> {
     use crate::object::Kind;
     non_null(t, array, "array")?;
     let kind = array.element_kind().filter(|kind| *kind != Kind::Reference);
-    let size = kind.map_or(0, |kind| i64::from(kind.element_bytes()) * i64::from(array.length()));
+    let (start, size) = match kind {
+        Some(kind) => {
+            let size = i64::from(kind.element_bytes()) * i64::from(array.length());
+            (i64::from(array.address() + ELEMENTS), size)
+        }
+        None => direct(array).unwrap_or_default(),
+    };
     if offset < 0 || n_bytes < 0 || i64::from(offset) + i64::from(n_bytes) > size {
         let message = format!("offset={offset} count={n_bytes} of {size} bytes");
         let class = "java/lang/ArrayIndexOutOfBoundsException";
         return Err(super::values::throw(t, class, &message));
     }
-    Ok(i64::from(array.address() + ELEMENTS) + i64::from(offset))
+    Ok(start + i64::from(offset))
 }
 
 /// Copies bytes between arrays, and reverses each unit of more than one byte.
