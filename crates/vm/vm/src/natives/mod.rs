@@ -4,8 +4,10 @@
 //! UnsatisfiedLinkError with its name. Some methods that have bytecode are listed, too, where the
 //! library relies on another VM's layout of objects.
 
+mod addresses;
 mod annotations;
 mod big_number;
+mod blocked;
 mod boxes;
 mod character;
 mod class;
@@ -15,6 +17,7 @@ mod decimal_format;
 mod digest;
 pub mod handles;
 mod icu;
+mod interfaces;
 mod locale;
 mod math;
 pub mod members;
@@ -28,6 +31,8 @@ mod process;
 mod proxy;
 mod reflect;
 mod serialization;
+mod socket_options;
+mod sockets;
 mod string;
 mod system;
 mod thread;
@@ -43,6 +48,7 @@ use crate::vm::Native;
 /// All native methods.
 pub fn table() -> Vec<Native> {
     [
+        addresses::TABLE,
         big_number::TABLE,
         character::TABLE,
         class::TABLE,
@@ -51,6 +57,7 @@ pub fn table() -> Vec<Native> {
         decimal_format::TABLE,
         digest::TABLE,
         icu::TABLE,
+        interfaces::TABLE,
         math::ROUND,
         memory::TABLE,
         normalizer::TABLE,
@@ -63,6 +70,8 @@ pub fn table() -> Vec<Native> {
         reflect::ACCESSORS,
         reflect::TABLE,
         serialization::TABLE,
+        socket_options::TABLE,
+        sockets::TABLE,
         string::TABLE,
         system::TABLE,
         thread::TABLE,

@@ -2,16 +2,15 @@
 
 use super::memory;
 use super::values::{
-    self, NULL, Outcome, VOID, boolean, byte_range, check_range, construct, field, non_null, rust,
-    strings, text,
+    self, NULL, Outcome, VOID, boolean, check_range, construct, field, non_null, rust, strings,
+    text, throw,
 };
-use crate::class::Class;
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, SeekFrom, Stat, StatVfs};
 use rustix::io::{self, Errno};
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 const POSIX: &str = "Llibcore/io/Posix;";
@@ -32,7 +31,7 @@ pub(super) const TABLE: &[Native] = &[
         let flags = OFlags::from_bits_retain(a.int(2) as u32);
         let mode = Mode::from_bits_truncate(a.int(3) as u32);
         let fd = ok(t, "open", t.safe(|| fs::open(path.as_str(), flags, mode)))?;
-        file_descriptor(t, fd.into_raw_fd())
+        file_descriptor(t, fd)
     }),
     (POSIX, "close", "(Ljava/io/FileDescriptor;)V", |t, a| {
         let object = non_null(t, a.reference(1), "fd")?;
@@ -60,6 +59,8 @@ pub(super) const TABLE: &[Native] = &[
         let offset = a.long(5) as u64;
         write(t, a, "pwrite", |fd, from| io::pwrite(fd, from, offset))
     }),
+    (POSIX, "readv", "(Ljava/io/FileDescriptor;[Ljava/lang/Object;[I[I)I", readv),
+    (POSIX, "writev", "(Ljava/io/FileDescriptor;[Ljava/lang/Object;[I[I)I", writev),
     (POSIX, "lseek", "(Ljava/io/FileDescriptor;JI)J", |t, a| {
         let offset = a.long(2);
         let from = match a.int(4) {
@@ -138,12 +139,12 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (POSIX, "dup", "(Ljava/io/FileDescriptor;)Ljava/io/FileDescriptor;", |t, a| {
         let fd = with_fd(t, a.reference(1), "dup", |fd| io::dup(fd))?;
-        file_descriptor(t, fd.into_raw_fd())
+        file_descriptor(t, fd)
     }),
     (POSIX, "pipe", "()[Ljava/io/FileDescriptor;", |t, _| {
         let (reader, writer) = ok(t, "pipe", rustix::pipe::pipe())?;
-        let reader = file_descriptor(t, reader.into_raw_fd())?.reference();
-        let writer = file_descriptor(t, writer.into_raw_fd())?.reference();
+        let reader = file_descriptor(t, reader)?.reference();
+        let writer = file_descriptor(t, writer)?.reference();
         let class = values::class(t, "java/io/FileDescriptor")?;
         Ok(Value::Ref(values::objects(t, class, &[reader, writer])?))
     }),
@@ -282,13 +283,6 @@ pub(super) const TABLE: &[Native] = &[
         let times = fs::Timestamps { last_access: time, last_modification: time };
         boolean(fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty()).is_ok())
     }),
-    // No thread of this VM waits in a descriptor's system call without polling it.
-    (
-        "Llibcore/io/AsynchronousCloseMonitor;",
-        "signalBlockedThreads",
-        "(Ljava/io/FileDescriptor;)V",
-        |_, _| VOID,
-    ),
 ];
 
 /// An absolute path without links, `.` and `..`. Names of files that do not exist stay.
@@ -313,7 +307,7 @@ fn canonical(path: &Path) -> PathBuf {
 }
 
 /// Throws ErrnoException.
-fn error(t: &Thread, function: &str, errno: Errno) -> Thrown {
+pub(super) fn error(t: &Thread, function: &str, errno: Errno) -> Thrown {
     let made = text(t, function).and_then(|name| {
         let args = [Value::Ref(name), Value::Int(errno.raw_os_error())];
         construct(t, "libcore/io/ErrnoException", "(Ljava/lang/String;I)V", &args)
@@ -325,13 +319,15 @@ pub(super) fn ok<T>(t: &Thread, function: &str, result: io::Result<T>) -> Result
     result.map_err(|errno| error(t, function, errno))
 }
 
-fn file_descriptor(t: &Thread, fd: i32) -> Outcome {
+/// A java.io.FileDescriptor, which has the descriptor from now on.
+pub(super) fn file_descriptor(t: &Thread, fd: OwnedFd) -> Outcome {
     let object = construct(t, "java/io/FileDescriptor", "()V", &[])?;
-    field(object, "descriptor", "I").set32(object, fd as u32);
+    field(object, "descriptor", "I").set32(object, fd.into_raw_fd() as u32);
     Ok(Value::Ref(object))
 }
 
-fn borrow(object: Ref) -> Option<BorrowedFd<'static>> {
+/// The descriptor of a java.io.FileDescriptor, if it has one.
+pub(super) fn borrow(object: Ref) -> Option<BorrowedFd<'static>> {
     let fd = field(object, "descriptor", "I").get32(object) as i32;
     // SAFETY: the descriptor is not -1. A program that closes it meanwhile gets an error, or the
     // file that another thread opens then, as with any Java runtime.
@@ -351,10 +347,68 @@ pub(super) fn with_fd<T>(
     ok(t, function, result)
 }
 
-/// The address of a direct buffer; `None` for a `byte[]`.
-fn direct(object: Ref) -> Option<i64> {
-    let address = Class::of(object).library_field("effectiveDirectAddress", "J")?;
-    Some(address.get64(object) as i64)
+/// A range of a `byte[]` or of a direct buffer.
+pub(super) struct Span {
+    object: Ref,
+    /// Where a direct buffer's range begins; `None` for a `byte[]`.
+    address: Option<i64>,
+    offset: i32,
+    count: i32,
+}
+
+impl Span {
+    /// Checks a range. The caller keeps the object.
+    ///
+    /// # Errors
+    /// NullPointerException, ArrayIndexOutOfBoundsException, or IllegalArgumentException for an
+    /// object that is neither.
+    pub(super) fn new(t: &Thread, object: Ref, offset: i32, count: i32) -> Result<Span, Thrown> {
+        let object = non_null(t, object, "buffer")?;
+        if object.element_kind() == Some(Kind::Byte) {
+            check_range(t, object, offset, count)?;
+            return Ok(Span { object, address: None, offset, count });
+        }
+        let Some((address, n_bytes)) = memory::direct(object) else {
+            let message = "neither a byte[] nor a direct buffer";
+            return Err(throw(t, "java/lang/IllegalArgumentException", message));
+        };
+        if offset < 0 || count < 0 || i64::from(offset) + i64::from(count) > n_bytes {
+            let message = format!("offset={offset}; count={count}; of {n_bytes} bytes");
+            return Err(throw(t, "java/lang/ArrayIndexOutOfBoundsException", &message));
+        }
+        Ok(Span { object, address: Some(address + i64::from(offset)), offset, count })
+    }
+
+    /// How many bytes one call moves at most.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.count.min(MOST_BYTES) as usize
+    }
+
+    /// As many of the bytes as one call moves.
+    pub(super) fn get(&self) -> Vec<u8> {
+        match self.address {
+            // SAFETY: the range lies in the buffer, whose memory lives as long as the object.
+            Some(address) => unsafe { memory::copy_out(address, self.n_bytes()) },
+            None => {
+                let range = self.offset as u32..self.offset as u32 + self.n_bytes() as u32;
+                range.map(|index| self.object.get_i8(index) as u8).collect()
+            }
+        }
+    }
+
+    /// Writes the first bytes of the range: as many as there are, and as have room.
+    pub(super) fn put(&self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(self.count as usize)];
+        match self.address {
+            // SAFETY: the range lies in the buffer, whose memory lives as long as the object.
+            Some(address) => unsafe { memory::copy_in(address, bytes) },
+            None => {
+                for (index, byte) in (self.offset as u32..).zip(bytes) {
+                    self.object.set_i8(index, *byte as i8);
+                }
+            }
+        }
+    }
 }
 
 type Call<T> = io::Result<T>;
@@ -366,22 +420,10 @@ fn read(
     function: &str,
     call: impl FnOnce(BorrowedFd<'_>, &mut [u8]) -> Call<usize>,
 ) -> Outcome {
-    let (buffer, offset, count) = (non_null(t, a.reference(2), "buffer")?, a.int(3), a.int(4));
-    let direct = direct(buffer);
-    if direct.is_none() {
-        check_range(t, buffer, offset, count)?;
-    }
-    let mut bytes = vec![0; count.clamp(0, MOST_BYTES) as usize];
+    let span = Span::new(t, a.reference(2), a.int(3), a.int(4))?;
+    let mut bytes = vec![0; span.n_bytes()];
     let n = with_fd(t, a.reference(1), function, |fd| call(fd, &mut bytes))?;
-    match direct {
-        // SAFETY: the buffer's Java half has checked the range.
-        Some(address) => unsafe { memory::copy_in(address + i64::from(offset), &bytes[..n]) },
-        None => {
-            for (index, byte) in (offset as u32..).zip(&bytes[..n]) {
-                buffer.set_i8(index, *byte as i8);
-            }
-        }
-    }
+    span.put(&bytes[..n]);
     Ok(Value::Int(n as i32))
 }
 
@@ -392,19 +434,52 @@ fn write(
     function: &str,
     call: impl FnOnce(BorrowedFd<'_>, &[u8]) -> Call<usize>,
 ) -> Outcome {
-    let (buffer, offset, count) = (non_null(t, a.reference(2), "buffer")?, a.int(3), a.int(4));
-    let bytes = match direct(buffer) {
-        Some(address) => {
-            let count = count.clamp(0, MOST_BYTES) as usize;
-            // SAFETY: the buffer's Java half has checked the range.
-            unsafe { memory::copy_out(address + i64::from(offset), count) }
-        }
-        None => {
-            check_range(t, buffer, offset, count)?;
-            byte_range(t, buffer, offset, count.min(MOST_BYTES))?
-        }
-    };
+    let bytes = Span::new(t, a.reference(2), a.int(3), a.int(4))?.get();
     let n = with_fd(t, a.reference(1), function, |fd| call(fd, &bytes))?;
+    Ok(Value::Int(n as i32))
+}
+
+/// The ranges that readv and writev move: of objects, by their offsets and counts.
+fn spans(t: &Thread, a: Args) -> Result<Vec<Span>, Thrown> {
+    let objects = non_null(t, a.reference(2), "buffers")?;
+    let offsets = non_null(t, a.reference(3), "offsets")?;
+    let counts = non_null(t, a.reference(4), "byteCounts")?;
+    let length = objects.length();
+    if offsets.length() < length || counts.length() < length {
+        let message = format!("{length} buffers");
+        return Err(throw(t, "java/lang/ArrayIndexOutOfBoundsException", &message));
+    }
+    let span = |i| Span::new(t, objects.get_ref(i), offsets.get_i32(i), counts.get_i32(i));
+    (0..length).map(span).collect()
+}
+
+/// Arguments: this, FileDescriptor, buffers, offsets, counts.
+fn readv(t: &Thread, a: Args) -> Outcome {
+    let spans = spans(t, a)?;
+    let n_bytes: usize = spans.iter().map(Span::n_bytes).sum();
+    let mut bytes = vec![0; n_bytes.min(MOST_BYTES as usize)];
+    let n = with_fd(t, a.reference(1), "readv", |fd| io::read(fd, &mut bytes))?;
+    let mut left = &bytes[..n];
+    for span in &spans {
+        let (first, rest) = left.split_at(left.len().min(span.count as usize));
+        span.put(first);
+        left = rest;
+    }
+    Ok(Value::Int(n as i32))
+}
+
+/// Arguments: this, FileDescriptor, buffers, offsets, counts.
+fn writev(t: &Thread, a: Args) -> Outcome {
+    let mut bytes = Vec::new();
+    for span in spans(t, a)? {
+        bytes.extend(span.get());
+        if bytes.len() >= MOST_BYTES as usize {
+            // A range after one that is cut off must not follow it.
+            break;
+        }
+    }
+    bytes.truncate(MOST_BYTES as usize);
+    let n = with_fd(t, a.reference(1), "writev", |fd| io::write(fd, &bytes))?;
     Ok(Value::Int(n as i32))
 }
 
