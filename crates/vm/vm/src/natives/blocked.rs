@@ -52,6 +52,13 @@ impl Call {
     pub(super) fn is_closed(&self) -> bool {
         uses().list.iter().any(|it| it.call == self.0 && it.is_closed)
     }
+
+    /// The descriptors of this call that other threads close.
+    pub(super) fn closed(&self) -> Vec<RawFd> {
+        let uses = uses();
+        let closed = uses.list.iter().filter(|it| it.call == self.0 && it.is_closed);
+        closed.map(|it| it.fd).collect()
+    }
 }
 
 impl Drop for Call {

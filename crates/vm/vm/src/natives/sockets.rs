@@ -18,7 +18,7 @@ use rustix::net::{
     SocketType,
 };
 use std::net::{Ipv6Addr, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
 const POSIX: &str = "Llibcore/io/Posix;";
@@ -127,6 +127,20 @@ pub(super) const TABLE: &[Native] = &[
         let n = wait(t, a.reference(1), "sendto", send, |_| false)?;
         Ok(Value::Int(n as i32))
     }),
+    (POSIX, "sendfile", SEND_FILE, |t, a| {
+        let from = borrow(non_null(t, a.reference(2), "inFd")?);
+        let from = ok(t, "sendfile", from.ok_or(Errno::BADF))?;
+        let (holder, count) = (a.reference(3), usize::try_from(a.long(4)));
+        let count = ok(t, "sendfile", count.map_err(|_| Errno::INVAL))?;
+        let offset = (!holder.is_null()).then(|| field(holder, "value", "J"));
+        let mut at = offset.map(|field| field.get64(holder));
+        let send = |to: BorrowedFd<'_>| rustix::fs::sendfile(to, from, at.as_mut(), count);
+        let n = wait(t, a.reference(1), "sendfile", send, |_| false)?;
+        if let (Some(field), Some(at)) = (offset, at) {
+            field.set64(holder, at);
+        }
+        Ok(Value::Long(n as i64))
+    }),
     (POSIX, "poll", "([Llibcore/io/StructPollfd;I)I", poll),
     (MONITOR, "signalBlockedThreads", "(Ljava/io/FileDescriptor;)V", |t, a| {
         if let Some(fd) = borrow(non_null(t, a.reference(0), "fd")?) {
@@ -138,6 +152,8 @@ pub(super) const TABLE: &[Native] = &[
 
 const ACCEPT: &str =
     "(Ljava/io/FileDescriptor;Ljava/net/InetSocketAddress;)Ljava/io/FileDescriptor;";
+const SEND_FILE: &str =
+    "(Ljava/io/FileDescriptor;Ljava/io/FileDescriptor;Llibcore/util/MutableLong;J)J";
 const RECEIVE: &str =
     "(Ljava/io/FileDescriptor;Ljava/lang/Object;IIILjava/net/InetSocketAddress;)I";
 const SEND: &str = "(Ljava/io/FileDescriptor;Ljava/lang/Object;IIILjava/net/InetAddress;I)I";
@@ -168,11 +184,11 @@ fn closed(t: &Thread) -> Thrown {
 
 /// Registers a call on the descriptors of Java objects. `None` if one of them is closed: nothing
 /// may be called then, because its number may be another file's.
-fn enter(objects: &[Ref], fds: &[RawFd]) -> Option<Call> {
-    let call = Call::enter(fds.iter().copied());
+fn enter(objects: &[Ref], fds: &[BorrowedFd<'_>]) -> Option<Call> {
+    let call = Call::enter(fds.iter().map(|fd| fd.as_raw_fd()));
     // A closer that has not seen this call has written -1 before.
-    let is_same =
-        |(object, fd): (&Ref, &RawFd)| borrow(*object).map(|it| it.as_raw_fd()) == Some(*fd);
+    let number = |object: &Ref| borrow(*object).map(|fd| fd.as_raw_fd());
+    let is_same = |(object, fd)| number(object) == Some(BorrowedFd::as_raw_fd(fd));
     objects.iter().zip(fds).all(is_same).then_some(call)
 }
 
@@ -203,7 +219,7 @@ fn wait<T>(
 ) -> Result<T, Thrown> {
     let object = non_null(t, object, "fd")?;
     let fd = borrow(object).ok_or_else(|| closed(t))?;
-    let entered = enter(&[object], &[fd.as_raw_fd()]).ok_or_else(|| closed(t))?;
+    let entered = enter(&[object], &[fd]).ok_or_else(|| closed(t))?;
     let (result, is_closed) = t.safe(|| {
         let result = uninterrupted(&entered, || call(fd));
         let is_closed = entered.is_closed();
@@ -217,31 +233,61 @@ fn wait<T>(
     ok(t, function, result)
 }
 
+/// What a call of poll looks at.
+#[derive(Default)]
+struct Polled {
+    /// Each StructPollfd with an open descriptor, that descriptor's Java object, and itself.
+    structs: Vec<Ref>,
+    objects: Vec<Ref>,
+    fds: Vec<BorrowedFd<'static>>,
+    /// How many have a descriptor that is closed.
+    n_closed: usize,
+}
+
+/// Reads the elements of a StructPollfd[], whose end may be empty. An element without a
+/// FileDescriptor is one that a selector keeps for later.
+fn polled(array: Ref) -> Polled {
+    let mut polled = Polled::default();
+    for one in (0..array.length()).map(|i| array.get_ref(i)).take_while(|one| !one.is_null()) {
+        let object = field(one, "fd", "Ljava/io/FileDescriptor;").get_ref(one);
+        let fd = Some(object).filter(|it| !it.is_null()).map(borrow);
+        if let Some(Some(fd)) = fd {
+            polled.structs.push(one);
+            polled.objects.push(object);
+            polled.fds.push(fd);
+        }
+        let is_closed = matches!(fd, Some(None));
+        polled.n_closed += usize::from(is_closed);
+        set_events(one, if is_closed { PollFlags::NVAL } else { PollFlags::empty() });
+    }
+    polled
+}
+
+fn set_events(one: Ref, found: PollFlags) {
+    field(one, "revents", "S").set32(one, u32::from(found.bits()));
+}
+
 /// Arguments: this, StructPollfd[], milliseconds, which are without a limit if negative.
+///
+/// A descriptor that is closed is ready at once, as POLLNVAL, also if another thread closes it
+/// meanwhile. Were it EINTR, as on Android, ServerSocket.accept would wait for its whole time-out.
 fn poll(t: &Thread, a: Args) -> Outcome {
     let (array, millis) = (non_null(t, a.reference(1), "fds")?, a.int(2));
-    let (mut structs, mut objects, mut fds) = (Vec::new(), Vec::new(), Vec::new());
-    // The end of the array may be empty.
-    for one in (0..array.length()).map(|i| array.get_ref(i)).take_while(|one| !one.is_null()) {
-        field(one, "revents", "S").set32(one, 0);
-        let object = field(one, "fd", "Ljava/io/FileDescriptor;").get_ref(one);
-        // The system takes no notice of -1, and a selector has entries without a descriptor.
-        if let Some(fd) = Some(object).filter(|it| !it.is_null()).and_then(borrow) {
-            structs.push(one);
-            objects.push(object);
-            fds.push(fd);
+    let (looked_at, entered) = loop {
+        let looked_at = polled(array);
+        // Otherwise one has been closed meanwhile.
+        if let Some(entered) = enter(&looked_at.objects, &looked_at.fds) {
+            break (looked_at, entered);
         }
-    }
-    let numbers: Vec<RawFd> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
+    };
+    let Polled { structs, fds, n_closed, .. } = looked_at;
     let events = |one: &Ref| field(*one, "events", "S").get32(*one) as u16;
     let flags = structs.iter().map(|one| PollFlags::from_bits_retain(events(one)));
     let mut polled: Vec<PollFd<'_>> =
         fds.iter().zip(flags).map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, flags)).collect();
-    let Some(entered) = enter(&objects, &numbers) else {
-        return Err(error(t, "poll", Errno::INTR));
-    };
     let limit = u64::try_from(millis).ok().map(Duration::from_millis);
-    let n = t.safe(|| {
+    let limit = if n_closed > 0 { Some(Duration::ZERO) } else { limit };
+    let (result, closed) = t.safe(|| {
         let end = limit.map(|limit| Instant::now() + limit);
         let result = uninterrupted(&entered, || {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -251,13 +297,19 @@ fn poll(t: &Thread, a: Args) -> Outcome {
             });
             rustix::event::poll(&mut polled, left.as_ref())
         });
-        let is_closed = entered.is_closed();
+        let closed = entered.closed();
         drop(entered);
-        if is_closed { Err(Errno::INTR) } else { result }
+        (result, closed)
     });
-    let n = ok(t, "poll", n)?;
-    for (one, polled) in structs.iter().zip(&polled) {
-        field(*one, "revents", "S").set32(*one, u32::from(polled.revents().bits()));
+    if closed.is_empty() {
+        ok(t, "poll", result)?;
+    }
+    let mut n = n_closed;
+    for ((one, fd), polled) in structs.iter().zip(&fds).zip(&polled) {
+        let is_closed = closed.contains(&fd.as_raw_fd());
+        let found = if is_closed { PollFlags::NVAL } else { polled.revents() };
+        set_events(*one, found);
+        n += usize::from(!found.is_empty());
     }
     Ok(Value::Int(n as i32))
 }

@@ -69,6 +69,7 @@ public class Sockets {
         echo();
         errors();
         closing();
+        closingConnect();
         options();
         datagrams();
         addresses();
@@ -158,6 +159,7 @@ public class Sockets {
     static void closing() throws Exception {
         for (int i = 0; i < 3; i++) {
             ServerSocket server = server();
+            if (i == 2) server.setSoTimeout(20000);
             Task accept = new Task("accept", () -> server.accept());
             if (i > 0) awaitRead(accept);
             server.close();
@@ -167,6 +169,7 @@ public class Sockets {
             ServerSocket server = server();
             Socket socket = new Socket(LOOPBACK, server.getLocalPort());
             Socket peer = server.accept();
+            if (i == 2) socket.setSoTimeout(20000);
             Task read = new Task("read", () -> socket.getInputStream().read());
             if (i > 0) awaitRead(read);
             socket.close();
@@ -197,6 +200,31 @@ public class Sockets {
             socket.close();
             receive.end();
         }
+    }
+
+    /** Closes a socket that connects to a server whose backlog is full. */
+    static void closingConnect() throws Exception {
+        ServerSocket server = new ServerSocket(0, 1, LOOPBACK);
+        SocketAddress to = new InetSocketAddress(LOOPBACK, server.getLocalPort());
+        List<Socket> sockets = new ArrayList<>();
+        try {
+            for (;;) {
+                Socket socket = new Socket();
+                sockets.add(socket);
+                socket.connect(to, 50);
+            }
+        } catch (SocketTimeoutException e) {
+            System.out.println("full");
+        }
+        for (int timeout : new int[] {0, 20000}) {
+            Socket socket = new Socket();
+            Task connect = new Task("connect", () -> socket.connect(to, timeout));
+            awaitRead(connect);
+            socket.close();
+            connect.end();
+        }
+        for (Socket socket : sockets) socket.close();
+        server.close();
     }
 
     /** Lets another thread run for a moment, so that it most likely waits. */
@@ -437,6 +465,15 @@ public class Sockets {
         ByteBuffer read = ByteBuffer.allocate(10);
         while (read.position() < 5) client.read(read);
         System.out.println(Arrays.toString(read.array()));
+        File file = File.createTempFile("Sockets", null);
+        try (RandomAccessFile from = new RandomAccessFile(file, "rw")) {
+            from.write(new byte[] {1, 2, 3, 4, 5, 6});
+            System.out.println(from.getChannel().transferTo(2, 100, peer));
+            read.clear();
+            while (read.position() < 4) client.read(read);
+            System.out.println(Arrays.toString(read.array()));
+        }
+        file.delete();
         peer.socket().shutdownOutput();
         System.out.println(client.read(read));
         Task waiting = new Task("channel", () -> peer.read(ByteBuffer.allocate(5)));
