@@ -449,6 +449,8 @@ fn spans(t: &Thread, a: Args) -> Result<Vec<Span>, Thrown> {
         let message = format!("{length} buffers");
         return Err(throw(t, "java/lang/ArrayIndexOutOfBoundsException", &message));
     }
+    // Another thread may write to the array while this one waits. The copy stays.
+    let objects = values::copy(t, objects)?;
     let span = |i| Span::new(t, objects.get_ref(i), offsets.get_i32(i), counts.get_i32(i));
     (0..length).map(span).collect()
 }

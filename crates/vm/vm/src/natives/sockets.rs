@@ -6,7 +6,7 @@
 use super::addresses::{java_socket_address, socket_address, update};
 use super::blocked::{self, Call};
 use super::posix::{Span, borrow, error, file_descriptor, ok, with_fd};
-use super::values::{Outcome, VOID, field, non_null, throw};
+use super::values::{Outcome, VOID, copy, field, non_null, throw};
 use crate::object::Ref;
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
@@ -272,7 +272,9 @@ fn set_events(one: Ref, found: PollFlags) {
 /// A descriptor that is closed is ready at once, as POLLNVAL, also if another thread closes it
 /// meanwhile. Were it EINTR, as on Android, ServerSocket.accept would wait for its whole time-out.
 fn poll(t: &Thread, a: Args) -> Outcome {
-    let (array, millis) = (non_null(t, a.reference(1), "fds")?, a.int(2));
+    // Another thread may write to the array while this one waits.
+    let array = copy(t, non_null(t, a.reference(1), "fds")?)?;
+    let millis = a.int(2);
     let (looked_at, entered) = loop {
         let looked_at = polled(array);
         // Otherwise one has been closed meanwhile.

@@ -118,6 +118,14 @@ pub fn objects(t: &Thread, component: &'static Class, from: &[Ref]) -> Result<Re
     Ok(array)
 }
 
+/// A copy of an array of objects, which no other thread writes to.
+pub fn copy(t: &Thread, from: Ref) -> Result<Ref, Thrown> {
+    let length = from.length();
+    let copy = array(t, Class::of(from), length as usize)?;
+    (0..length).for_each(|index| copy.set_ref(index, from.get_ref(index)));
+    Ok(copy)
+}
+
 /// A new `String[]`.
 pub fn strings<S: AsRef<str>>(t: &Thread, from: &[S]) -> Result<Ref, Thrown> {
     let class = array_class(t, t.vm.known().string)?;
