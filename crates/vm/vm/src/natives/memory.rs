@@ -163,13 +163,14 @@ fn raw_move(a: Args, unit: usize) -> Result<Value, Thrown> {
     VOID
 }
 
-/// The address of a direct buffer's memory, and how many bytes it has.
+/// The address of a direct buffer's memory, and how many bytes it has. The address of none may be
+/// 0, as that of an empty map of a file is.
 pub(super) fn direct(object: Ref) -> Option<(i64, i64)> {
     let class = Class::of(object);
     let address = class.library_field("effectiveDirectAddress", "J")?.get64(object) as i64;
     let number = |name: &str| Some(class.library_field(name, "I")?.get32(object) as i32);
     let n_bytes = i64::from(number("capacity")?) << number("_elementSizeShift")?.clamp(0, 3);
-    (address != 0).then_some((address, n_bytes))
+    (address != 0 || n_bytes == 0).then_some((address, n_bytes))
 }
 
 /// The address of a range of bytes in an array of numbers, or in a direct buffer.

@@ -350,7 +350,7 @@ pub(super) fn with_fd<T>(
 /// A range of a `byte[]` or of a direct buffer.
 pub(super) struct Span {
     object: Ref,
-    /// Where a direct buffer's range begins; `None` for a `byte[]`.
+    /// Where a direct buffer's range begins; `None` for a `byte[]`, and for a range without bytes.
     address: Option<i64>,
     offset: i32,
     count: i32,
@@ -376,7 +376,8 @@ impl Span {
             let message = format!("offset={offset}; count={count}; of {n_bytes} bytes");
             return Err(throw(t, "java/lang/ArrayIndexOutOfBoundsException", &message));
         }
-        Ok(Span { object, address: Some(address + i64::from(offset)), offset, count })
+        let address = (count > 0).then_some(address + i64::from(offset));
+        Ok(Span { object, address, offset: 0, count })
     }
 
     /// How many bytes one call moves at most.

@@ -50,6 +50,8 @@ public class Files {
         }
         System.out.println((f.getTotalSpace() >= f.getFreeSpace()) + " "
                 + (f.getFreeSpace() >= f.getUsableSpace()) + " " + (f.getTotalSpace() > 0));
+        FileChannel channel = ra.getChannel();
+        System.out.println(channel.write(channel.map(FileChannel.MapMode.READ_ONLY, 0, 0)));
         ra.close();
         System.out.println(f.length() + " " + f.exists() + f.isDirectory() + f.delete()
                 + f.exists());
