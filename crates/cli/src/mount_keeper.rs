@@ -31,7 +31,7 @@ const SHORT: Duration = Duration::from_secs(1);
 const MOST_FAILURES: u32 = 10;
 /// The next server waits so long for each failure before it.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What the keeper waits for: the end of its server, its word that it serves, SIGHUP, and SIGTERM.
+/// Events of the keeper: the end of its server, its word that it serves, SIGHUP, and SIGTERM.
 const ENDED: u64 = 0;
 const BEGUN: u64 = 1;
 const RENEW: u64 = 2;
@@ -72,7 +72,7 @@ fn end(status: ExitStatus) -> Result<(), Failure> {
     }
 }
 
-/// What the keeper waits for beside its server. Both are readable once their signals have come.
+/// The keeper's signals, SIGTERM and SIGHUP. Each is readable once it has come.
 struct Waits {
     stop: OwnedFd,
     renew: OwnedFd,

@@ -37,7 +37,7 @@ pub(crate) struct Objects {
     others: Vec<Kept>,
 }
 
-/// What a parcel keeps beside handles.
+/// A descriptor or an object that a parcel keeps.
 #[derive(Clone)]
 enum Kept {
     Fd(Arc<OwnedFd>),

@@ -65,7 +65,7 @@ impl Mounted {
         is_there.then_some(Mounted { directory, identity })
     }
 
-    /// What the mount is known by.
+    /// The numbers by which the mount is known.
     pub fn identity(&self) -> Identity {
         self.identity
     }

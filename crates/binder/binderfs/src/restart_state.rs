@@ -1,6 +1,6 @@
-//! What a server leaves to the next one, should it be killed: the kernel's end of the mount, and a
-//! record of the mount in memory that outlives the process. Somebody who outlives the server keeps
-//! both ([`Kept`]).
+//! A server that is killed leaves two things to the next one: the kernel's end of the mount, and a
+//! record of the mount in memory that outlives the process. A process that outlives the server
+//! keeps both ([`Kept`]).
 //!
 //! ```text
 //!   memfd:   0  place and length of the record      16  the last poll        4096  records

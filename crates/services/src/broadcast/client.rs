@@ -245,7 +245,7 @@ impl BroadcastManager {
     }
 
     /// Ends the registrations of a receiver.
-    /// What it receives with is dropped with the last value that refers to it.
+    /// The receiver's code is dropped with the last value that refers to it.
     ///
     /// # Errors
     /// It is not registered: the caller's fault.
