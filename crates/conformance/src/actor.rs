@@ -135,8 +135,13 @@ unsafe fn carry_out(device: &CStr, order: Order, [first, second, third, _]: [u64
 
 /// The main function of the executed program.
 pub fn idle() -> ! {
+    // SAFETY: an array of integers, which the call fills.
+    let mut none = unsafe { std::mem::zeroed() };
+    // SAFETY: `none` lives.
+    unsafe { libc::sigemptyset(&mut none) };
     loop {
-        // SAFETY: a system call without arguments.
-        unsafe { libc::pause() };
+        // Unlike `pause`, this is a system call of its own on each architecture.
+        // SAFETY: as above.
+        unsafe { libc::sigsuspend(&none) };
     }
 }

@@ -161,10 +161,10 @@ impl Crew {
     /// Waits until a process has executed the idle program.
     pub fn executed(&mut self, process: usize) {
         let pid = self.pid(process);
-        let pauses = format!("{} ", libc::SYS_pause);
+        let rests = format!("{} ", libc::SYS_rt_sigsuspend);
         let until = Instant::now() + PATIENCE;
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall"))
-            .is_ok_and(|call| call.starts_with(&pauses))
+            .is_ok_and(|call| call.starts_with(&rests))
         {
             assert!(Instant::now() < until, "the executed program does not come to rest");
             std::thread::sleep(Duration::from_micros(200));

@@ -35,21 +35,21 @@ pub unsafe extern "C" fn __android_log_bwrite(
     guard(INVALID, || put(tag, unsafe { bytes(payload.cast(), n_bytes) }))
 }
 
-/// Writes an event with one value of this type.
+/// Writes an event with one value of this type, a `char`, which has a sign on some architectures.
 ///
 /// # Safety
 /// `payload` points to `n_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __android_log_btwrite(
     tag: i32,
-    kind: c_char,
+    kind: u8,
     payload: *const c_void,
     n_bytes: usize,
 ) -> c_int {
     guard(INVALID, || {
         // SAFETY: by this function's contract.
         let value = unsafe { bytes(payload.cast(), n_bytes) };
-        put(tag, &[&[kind.cast_unsigned()], value].concat())
+        put(tag, &[&[kind], value].concat())
     })
 }
 

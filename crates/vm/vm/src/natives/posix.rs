@@ -499,7 +499,8 @@ fn stat_object(t: &Thread, stat: &Stat) -> Outcome {
         Value::Long(stat.st_atime),
         Value::Long(stat.st_mtime),
         Value::Long(stat.st_ctime),
-        Value::Long(stat.st_blksize),
+        // Its width depends on the architecture.
+        Value::Long(stat.st_blksize as _),
         Value::Long(stat.st_blocks),
     ];
     Ok(Value::Ref(construct(t, "libcore/io/StructStat", "(JJIJIIJJJJJJJ)V", &args)?))
