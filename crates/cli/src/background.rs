@@ -55,7 +55,7 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let why = reason(&said);
-    let is_held = output.status.code() == Some(Kind::Held as i32);
+    let is_held = Kind::of(output.status) == Kind::Held;
     Err(Failure::new(tried, why).kind(if is_held { Kind::Held } else { Kind::NoBroker }))
 }
 
@@ -104,8 +104,7 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     let status = child.wait().map_err(|error| Failure::new(tried, error))?;
     Err(match status.code() {
         // The server has reported the reason on the standard error that both share.
-        Some(code) if code == Kind::Held as i32 => Failure::silent().kind(Kind::Held),
-        Some(_) => Failure::silent(),
+        Some(_) => Failure::silent().kind(Kind::of(status)),
         None => Failure::new(tried, format!("it ended early: {status}")),
     })
 }

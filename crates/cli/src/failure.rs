@@ -5,7 +5,7 @@ use baton_driver::device::OpenError;
 use rustix::io::Errno;
 use std::fmt::Display;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 /// The list of exit codes in every help text.
 pub const EXIT_CODES: &str = "\
@@ -38,6 +38,25 @@ pub enum Kind {
     TimedOut = 124,
     NotExecutable = 126,
     NotFound = 127,
+}
+
+impl Kind {
+    const ALL: [Kind; 8] = [
+        Kind::Failed,
+        Kind::Usage,
+        Kind::NoBroker,
+        Kind::NoManager,
+        Kind::Held,
+        Kind::TimedOut,
+        Kind::NotExecutable,
+        Kind::NotFound,
+    ];
+
+    /// The kind of a failure with which another `baton` has ended.
+    pub fn of(status: ExitStatus) -> Kind {
+        let has_code = |kind: &Kind| status.code() == Some(*kind as i32);
+        Kind::ALL.into_iter().find(has_code).unwrap_or(Kind::Failed)
+    }
 }
 
 /// A failure that is reported to the user.
@@ -170,5 +189,20 @@ impl Failure {
             say(format_args!("  {advice}"));
         }
         ExitCode::from(self.kind as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn the_exit_code_tells_the_kind() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::of(ExitStatus::from_raw((kind as i32) << 8)), kind);
+        }
+        let (panicked, killed) = (ExitStatus::from_raw(101 << 8), ExitStatus::from_raw(9));
+        assert_eq!([Kind::of(panicked), Kind::of(killed)], [Kind::Failed; 2]);
     }
 }
