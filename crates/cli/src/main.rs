@@ -18,7 +18,8 @@
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`], [`stderr`]: output. [`stop`]: the end of
-//!   commands that run until a signal. [`threads`]: how commands start threads.
+//!   commands that run until a signal. [`hang_up`]: the end of their terminal. [`threads`]: how
+//!   commands start threads.
 #![deny(unsafe_code)]
 
 mod aidl;
@@ -34,6 +35,7 @@ mod devices;
 mod dump;
 mod failure;
 mod generate;
+mod hang_up;
 mod host;
 mod inherited;
 mod interposer;

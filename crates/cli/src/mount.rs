@@ -19,9 +19,9 @@ use std::str::FromStr;
 /// Options of a mount.
 #[derive(Args)]
 #[command(after_help = "\
-Serves until SIGTERM or SIGINT, or until DIR is unmounted. A program opens DIR/binder as it would \
-open /dev/binder, and talks to all programs of the broker. To give DIR to a container, bind the \
-directory, not a file in it.
+Serves until SIGTERM or SIGINT, until the terminal hangs up, or until DIR is unmounted. A program \
+opens DIR/binder as it would open /dev/binder, and talks to all programs of the broker. To give \
+DIR to a container, bind the directory, not a file in it.
 
 Needs Linux 6.1, /dev/fuse and a running broker. As root, on Linux 6.9, programs map the server's \
 buffers. Elsewhere the server stores each message in the kernel's pages, which takes a little \
@@ -60,7 +60,8 @@ pub struct MountArgs {
     ends_with_namespace: bool,
     /// Keep the mount if the server is killed: start another one, which serves it. Programs open
     /// their devices anew, in containers, too. SIGHUP starts the server anew, from the program file
-    /// that there is by then. Before Linux 6.9 the mount ends with its server all the same
+    /// that there is by then; that of a terminal which hangs up ends it. Before Linux 6.9 the mount
+    /// ends with its server all the same
     #[arg(long, conflicts_with_all = ["ends_with_namespace", "kept_open"])]
     restart: bool,
     /// This is the server of `--restart`: the descriptors that outlive it, and a pipe's end

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::failure::Failure;
+use crate::hang_up::{Sighup, Sighups};
 use crate::inherited;
 use crate::stderr::say;
 use crate::stop;
@@ -17,10 +18,9 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::SIGHUP;
+use signal_hook::consts::SIGTERM;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Events of the keeper: the end of its server, its word that it serves, SIGHUP, and SIGTERM.
 const ENDED: u64 = 0;
 const BEGUN: u64 = 1;
-const RENEW: u64 = 2;
+const SIGHUP: u64 = 2;
 const STOP: u64 = 3;
 
 /// Starts servers with these arguments until one ends by itself, or is told to. `ready` is called
@@ -43,11 +43,10 @@ pub fn keep(tried: &str, arguments: &[OsString], ready: impl FnOnce()) -> Result
     let failed = |error: io::Error| Failure::new(tried, error);
     // The next server may be of another version: its path is the same.
     let program = std::env::current_exe().map_err(failed)?;
+    let sighups = Sighups::new().map_err(failed)?;
     let stop = stop::signals().map_err(failed)?;
-    let (renew, signalled) = UnixStream::pair().map_err(failed)?;
-    signal_hook::low_level::pipe::register(SIGHUP, signalled).map_err(failed)?;
     let kept = Kept::new().map_err(|error| Failure::new(tried, error))?;
-    let waits = Waits { stop, renew: renew.into() };
+    let mut waits = Waits { stop, sighups };
     let (mut ready, mut n_failures) = (Some(ready), 0);
     loop {
         let began = Instant::now();
@@ -75,7 +74,7 @@ fn end(status: ExitStatus) -> Result<(), Failure> {
 /// The keeper's signals, SIGTERM and SIGHUP. Each is readable once it has come.
 struct Waits {
     stop: OwnedFd,
-    renew: OwnedFd,
+    sighups: Sighups,
 }
 
 impl Waits {
@@ -88,7 +87,7 @@ impl Waits {
 
     /// Starts a server, and waits for its end.
     fn run(
-        &self,
+        &mut self,
         program: &Path,
         arguments: &[OsString],
         kept: &Kept,
@@ -110,7 +109,7 @@ impl Waits {
         for (fd, flags, news) in [
             (pidfd.as_fd(), EventFlags::IN, ENDED),
             (begun.as_fd(), once, BEGUN),
-            (self.renew.as_fd(), EventFlags::IN, RENEW),
+            (self.sighups.as_fd(), EventFlags::IN, SIGHUP),
             (self.stop.as_fd(), once, STOP),
         ] {
             epoll::add(&waits, fd, EventData::new_u64(news), flags)?;
@@ -127,10 +126,11 @@ impl Waits {
                 Some(BEGUN) if rustix::io::read(&begun, &mut [0; 1]) == Ok(1) => {
                     ready.take().into_iter().for_each(|ready| ready());
                 }
-                Some(RENEW) => {
-                    rustix::io::read(&self.renew, &mut [0; 64])?;
-                    pidfd_send_signal(&pidfd, Signal::KILL)?;
-                }
+                Some(SIGHUP) => match self.sighups.next()? {
+                    Sighup::Sent => pidfd_send_signal(&pidfd, Signal::KILL)?,
+                    Sighup::HangUp => signal_hook::low_level::raise(SIGTERM)?,
+                    Sighup::IgnoredHangUp => {}
+                },
                 // It unmounts, and ends.
                 Some(STOP) => pidfd_send_signal(&pidfd, Signal::TERM)?,
                 _ => {}

@@ -185,6 +185,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/demo/processes.rs", "has a child ask for its death signal before it is executed"),
     ("cli/src/inherited.rs", "takes over descriptors by the numbers that the starter has told"),
+    ("cli/src/stop.rs", "ignores a signal, which rustix lacks"),
     ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/log/messages.rs", "calls strlen, as whoever logs does"),
     ("bench/src/log/paper.rs", "a semaphore that processes share, which rustix lacks"),
