@@ -2,7 +2,7 @@
 
 use crate::background;
 use crate::contexts::parse_name;
-use crate::failure::{Failure, Kind, SHORTER_PATH};
+use crate::failure::{Failure, Kind, MORE_DESCRIPTORS, SHORTER_PATH};
 use crate::inherited;
 use crate::policy;
 use crate::stop;
@@ -133,8 +133,7 @@ fn explain(tried: &str, error: &RunError) -> Failure {
         RunError::Replaceable(_) => {
             failure.advice("give a path in a directory of your own with --socket or BATON_SOCKET")
         }
-        RunError::FewDescriptors { .. } => failure
-            .advice("raise the limit, by `ulimit -n 1024` or by LimitNOFILE= in its systemd unit"),
+        RunError::FewDescriptors { .. } => failure.advice(MORE_DESCRIPTORS),
         RunError::TooLong { .. } => failure.advice(SHORTER_PATH),
         RunError::System { .. } => {
             failure.advice("give a path that you may write to with --socket or BATON_SOCKET")

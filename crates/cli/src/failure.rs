@@ -26,6 +26,10 @@ Exit codes:
 /// Advice for a socket's path that does not fit into an address.
 pub const SHORTER_PATH: &str = "give a shorter path with --socket or BATON_SOCKET";
 
+/// Advice for a limit of descriptors that is too low.
+pub const MORE_DESCRIPTORS: &str =
+    "raise the limit, by `ulimit -n 1024` or by LimitNOFILE= in its systemd unit";
+
 /// The kind of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -158,6 +162,13 @@ impl Failure {
                 let wrong = format!("{} is longer than a socket may be", socket.display());
                 Failure::new(tried, wrong).advice(SHORTER_PATH)
             }
+            OpenError::System { errno: Errno::MFILE, .. } => {
+                Failure::new(tried, error).advice(MORE_DESCRIPTORS)
+            }
+            OpenError::System { errno: Errno::FBIG, .. } => Failure::new(tried, error).advice(
+                "raise the limit of file sizes, by `ulimit -f unlimited` or by LimitFSIZE= in its \
+                 systemd unit: it holds for shared memory, too",
+            ),
             OpenError::System { .. } => Failure::new(tried, error),
         }
     }

@@ -94,7 +94,8 @@ fn without_ring(directory: &Path) -> Failure {
         ),
         Ok(()) => (
             "there is no room for a ring".to_owned(),
-            "make room there, or let rings be smaller: `baton logcat -b all -G 64K`",
+            "make room there, raise the limit of file sizes (`ulimit -f`), or let rings be \
+             smaller: `baton logcat -b all -G 64K`",
         ),
     };
     Failure::new("log", format!("{}: {wrong}", directory.display())).advice(advice)

@@ -25,8 +25,8 @@
 //!   or a time.
 //! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`closer`]: threads that
 //!   close descriptors of others. [`fd_numbers`]: numbers of descriptors that leave a program its
-//!   own. [`fd_limit`]: how many there may be. [`namespaces`]: in which the ids of other processes
-//!   have a meaning.
+//!   own. [`fd_limit`]: how many there may be. [`file_size`]: how long files may be.
+//!   [`namespaces`]: in which the ids of other processes have a meaning.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
@@ -47,6 +47,8 @@ pub mod event_flag;
 pub mod fd_limit;
 #[cfg(not(loom))]
 pub mod fd_numbers;
+#[cfg(not(loom))]
+pub mod file_size;
 #[cfg(not(loom))]
 pub mod forks;
 pub mod futex;

@@ -5,6 +5,7 @@
 //! against shrinking, so no access faults.
 
 use crate::fd_numbers::set_apart;
+use crate::file_size;
 use crate::forks::ForkGeneration;
 use crate::sync::{AtomicU32, AtomicU64};
 use core::marker::PhantomData;
@@ -13,7 +14,6 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
 
 /// The permitted direction of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +99,7 @@ impl AsFd for SealedFile {
 /// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow. `EFBIG`
 /// if RLIMIT_FSIZE is less.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
-    // The kernel would refuse that, too, but also end the process by SIGXFSZ.
-    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
-        return Err(Errno::FBIG);
-    }
+    file_size::check(bytes as u64)?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = set_apart(rustix::fs::memfd_create(name, flags)?);
     rustix::fs::ftruncate(&file, bytes as u64)?;

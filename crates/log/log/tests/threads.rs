@@ -4,6 +4,7 @@ mod support;
 
 use baton_log::{Buffer, Item, Loss, Options, Priority, Reader, Writer};
 use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use support::{files, in_a_child, messages, open, say};
 
@@ -138,9 +139,12 @@ fn a_signal_handler_may_write_while_its_thread_does() {
     assert_eq!(known, n_written + handled());
 }
 
-/// The system interrupts a thread that makes its file by SIGXFSZ: files may have no bytes.
+/// The system interrupts a thread that makes its file: the directory reports new files by SIGIO.
+/// Files may have no bytes.
 #[test]
 fn a_signal_handler_that_interrupts_the_making_of_a_ring_finds_none() {
+    /// Of `linux/fcntl.h`.
+    const DN_CREATE: i32 = 4;
     static WRITER: AtomicPtr<Writer> = AtomicPtr::new(std::ptr::null_mut());
     extern "C" fn handle(_: i32) {
         // SAFETY: the test waits for the child, in which this handler runs.
@@ -153,10 +157,13 @@ fn a_signal_handler_that_interrupts_the_making_of_a_ring_finds_none() {
         let writer = logger.writer();
         WRITER.store((&raw const writer).cast_mut(), Relaxed);
         let no_bytes = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+        let reports = std::fs::File::open(directory.path()).unwrap();
         // SAFETY: the handler does what this crate counts in handlers; the alarm ends a child that
         // waits for itself.
         unsafe {
-            libc::signal(libc::SIGXFSZ, handle as *const () as libc::sighandler_t);
+            libc::signal(libc::SIGIO, handle as *const () as libc::sighandler_t);
+            let fd = reports.as_raw_fd();
+            assert_eq!(libc::fcntl(fd, libc::F_NOTIFY, DN_CREATE), 0);
             libc::setrlimit(libc::RLIMIT_FSIZE, &raw const no_bytes);
             libc::alarm(60);
         }

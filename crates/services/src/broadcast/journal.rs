@@ -113,6 +113,7 @@ impl Journal {
         }
         // No store finds that the file system is full.
         let all = FILE_BYTES as u64;
+        baton_shm::file_size::check(all).map_err(system)?;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, all).map_err(system)?;
         let is_in_memory = rustix::fs::fstatfs(&file).map_err(system)?.f_type == TMPFS_MAGIC;
         let words = Words::map(&file).map_err(system)?;

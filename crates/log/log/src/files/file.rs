@@ -12,6 +12,7 @@ use crate::files::lock;
 use crate::memory::Memory;
 use crate::moment::Source;
 use baton_shm::clock;
+use baton_shm::file_size;
 use baton_shm::own::{MirroredRing, Own};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -84,6 +85,7 @@ impl File {
         lock::hold_alive(&file)?;
         // On a system without these locks the kernel does not vouch for the process; the log works.
         let _ = lock::hold_process(&file);
+        file_size::check(FRONT_BYTES as u64)?;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
         rustix::fs::ftruncate(&file, FRONT_BYTES as u64)?;
         let front = Own::once(&file, 0, FRONT_BYTES)?;
@@ -110,6 +112,7 @@ impl File {
             return Err(Errno::NFILE);
         }
         let entry_at = layout::entry_at(rings.n);
+        file_size::check(rings.end + capacity as u64)?;
         let allocate = |at, bytes| {
             rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes as u64)
         };

@@ -142,7 +142,9 @@ fn make(
     let watch = Watch { page: Some(page) };
     watch.token().ok_or(Errno::NOMEM)?.store(token, Ordering::Relaxed);
     rustix::fs::ftruncate(&file, 0)?;
-    rustix::io::pwrite(&file, format!("{id} {token}\n").as_bytes(), 0)?;
+    let line = format!("{id} {token}\n");
+    baton_shm::file_size::check(line.len() as u64)?;
+    rustix::io::pwrite(&file, line.as_bytes(), 0)?;
     std::mem::forget(watch);
     Ok(page)
 }
