@@ -99,6 +99,8 @@ impl ManagerArgs {
 pub fn manager(args: &ManagerArgs, socket: &Path) -> Result<(), Failure> {
     let context = &args.context;
     let tried = format!("manage the context {context:?}");
+    // Each client's channel takes descriptors. The broker below raises its own limit.
+    baton_shm::fd_limit::raise();
     let _broker = background::connect_or_start(socket, &tried)?;
     // Done before threads are started, which inherit the signal mask.
     let signals = stop::signals().map_err(|error| Failure::new(&tried, error))?;

@@ -2,6 +2,7 @@
 #[path = "../../nucleus/host/tests/support/mod.rs"]
 mod support;
 
+use rustix::process::{Resource, getrlimit, prlimit};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -59,6 +60,21 @@ fn whoever_waits_finds_the_service() {
     let services = "Found 3 services:\n0\tclock: [baton.IClock]\n1\techo: [baton.IEcho]\n\
          2\tmanager: [android.os.IServiceManager]\n";
     assert_eq!(said, services);
+}
+
+/// Clients take descriptors of the manager.
+#[test]
+fn the_manager_has_as_many_descriptors_as_it_may_have() {
+    let broker = Broker::start();
+    let socket = &broker.socket;
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 64; exec \"$@\"", "sh", BATON, "manager", "--socket"]);
+    let manager = Running(limited.arg(socket).stdout(Stdio::null()).spawn().unwrap());
+    assert_eq!(run(socket, &["wait", "manager"]).0, Some(0));
+    let pid = Some(rustix::process::Pid::from_child(&manager.0));
+    // The limit that it has had until now.
+    let limit = prlimit(pid, Resource::Nofile, getrlimit(Resource::Nofile)).unwrap();
+    assert_eq!(limit.current, limit.maximum);
 }
 
 #[test]

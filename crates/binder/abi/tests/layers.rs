@@ -56,6 +56,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-manager",
             "baton-rt",
             "baton-services",
+            // The limit of its descriptors, for a service manager.
+            "baton-shm",
             "baton-vm",
             "baton-vm-binder",
             "baton-vm-jni",

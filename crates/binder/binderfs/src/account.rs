@@ -3,9 +3,11 @@
 //!
 //! The user is the one of the request by which a device, a thread or a descriptor came, whatever
 //! becomes of its process later. Root and the server's own user may take everything.
+//!
+//! An open takes a thread's part as well: a device that is open can be used, whatever others take.
 
 use baton_abi::quota::{Quota, QuotaClass, STRANGER};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Descriptors that the server keeps for itself: /dev/fuse, the watches, the broker, devices that
 /// are prepared.
@@ -14,19 +16,25 @@ const OWN_DESCRIPTORS: u64 = 64;
 const MOST_THREADS: u64 = 16 * 1024;
 
 /// An amount of each resource.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     descriptors: u64,
     threads: u64,
 }
 
-/// An open device, without its channels: the engine's descriptors, the opener's pidfd, and the
-/// control thread.
-pub const DEVICE: Amount = Amount { descriptors: 10, threads: 1 };
 /// A client's thread that uses a device: its pidfd, two descriptors to poll, and the stand-in.
-pub const THREAD: Amount = Amount { descriptors: 3, threads: 1 };
+const THREAD: Amount = Amount { descriptors: 3, threads: 1 };
+/// An open device, without its channels: the engine's descriptors, the opener's pidfd, the control
+/// thread, and one of the client's threads.
+pub const DEVICE: Amount =
+    Amount { descriptors: 10 + THREAD.descriptors, threads: 1 + THREAD.threads };
+const NOTHING: Amount = Amount { descriptors: 0, threads: 0 };
 /// A duplicate of a client's descriptor.
 pub const DESCRIPTOR: Amount = Amount { descriptors: 1, threads: 0 };
+
+/// The place for a thread that an open device has. It is free if nobody holds it.
+#[derive(Debug, Default)]
+pub struct ThreadPlace(Weak<()>);
 
 /// A user's programs have their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +74,23 @@ impl Account {
         fits.map_err(|_| Exceeded)?;
         descriptors.take(user, amount.descriptors);
         threads.take(user, amount.threads);
-        Ok(Share { account: Arc::clone(self), user, amount })
+        Ok(Share { account: Arc::clone(self), user, amount, place: None })
+    }
+
+    /// Takes a thread of an open device for a user: the device's place, or a thread beside it.
+    pub fn take_thread(
+        self: &Arc<Account>,
+        user: u32,
+        of_device: &mut ThreadPlace,
+    ) -> Result<Share, Exceeded> {
+        if of_device.0.strong_count() > 0 {
+            return self.take(user, THREAD);
+        }
+        let place = Arc::new(());
+        of_device.0 = Arc::downgrade(&place);
+        let mut share = self.take(user, NOTHING)?;
+        share.place = Some(place);
+        Ok(share)
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -80,6 +104,8 @@ pub struct Share {
     account: Arc<Account>,
     user: u32,
     amount: Amount,
+    /// The place of a device, for the thread that has it.
+    place: Option<Arc<()>>,
 }
 
 impl Share {
@@ -119,6 +145,23 @@ mod tests {
             assert!(account.take(12345, amount).is_ok());
             assert_eq!(second[0].another(amount).err(), None, "there is room again");
         }
+    }
+
+    #[test]
+    fn a_device_that_is_open_has_a_place_for_a_thread() {
+        let account = Arc::new(Account::new(0, 64 + 64));
+        let device = account.take(12345, DEVICE).unwrap();
+        let mut place = ThreadPlace::default();
+        let others = take_all(&account, 12345, DESCRIPTOR);
+        let thread = account.take_thread(12345, &mut place).unwrap();
+        assert_eq!(account.take_thread(12345, &mut place).err(), Some(Exceeded));
+        drop(thread);
+        let thread = account.take_thread(12345, &mut place).unwrap();
+        drop(others);
+        let second = account.take_thread(12345, &mut place).unwrap();
+        assert_eq!((thread.amount, second.amount), (NOTHING, THREAD));
+        drop((device, thread, second));
+        assert_eq!(account.taken().descriptors.taken(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The open devices, by the server's numbers of them.
 
+use crate::account::ThreadPlace;
 use crate::client_thread::ClientThread;
 use crate::opened_device::OpenedDevice;
 use std::collections::HashMap;
@@ -12,6 +13,8 @@ pub struct Open {
     pub device: Arc<OpenedDevice>,
     /// The stand-ins, by the ids of their clients' threads.
     pub threads: HashMap<u32, ClientThread>,
+    /// The place for one of these threads that nobody else can take.
+    pub place: ThreadPlace,
 }
 
 /// The open devices. Opens are answered by threads of their own.

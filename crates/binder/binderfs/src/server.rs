@@ -2,7 +2,7 @@
 //! Another thread does and answers each request that may wait (an open, an ioctl). The watcher
 //! looks at everything that is no request.
 
-use crate::account::{Account, DEVICE, Exceeded, THREAD};
+use crate::account::{Account, DEVICE, Exceeded, ThreadPlace};
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::Connection;
@@ -92,6 +92,7 @@ pub struct Config {
 /// to this server.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     prerequisites::check()?;
+    let most_descriptors = baton_shm::fd_limit::raise();
     let contexts = Contexts::connect(config.socket.clone(), config.apart)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner, config.options);
@@ -162,7 +163,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         );
     }
     let traffic = config.options.has_logs.then(Traffic::default);
-    let account = Arc::new(Account::new(owner.0, baton_shm::fd_limit::raise()));
+    let account = Arc::new(Account::new(owner.0, most_descriptors));
     let shared = Shared { connection, account, pending, watches, urgency, traffic, installs_fds };
     let shared = Arc::new(shared);
     let logs = config.options.has_logs.then(|| Logs::start(&shared, &config.socket)).transpose();
@@ -595,11 +596,12 @@ impl Server<'_> {
     ) -> Result<(), Errno> {
         let (shared, tid) = (&self.shared, header.tid);
         let mut opens = self.opens.lock();
-        let Open { device, threads } = opens.get_mut(&handle).ok_or(Errno::BADF)?;
+        let Open { device, threads, place: of_device } =
+            opens.get_mut(&handle).ok_or(Errno::BADF)?;
         let thread = match threads.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let share = shared.account.take(header.uid, THREAD);
+                let share = shared.account.take_thread(header.uid, of_device);
                 let share = share.map_err(|Exceeded| Errno::NOMEM)?;
                 let pidfd = shared.watches.add_thread(handle, tid)?;
                 place.insert(ClientThread::start(shared, device, (tid, pidfd), share)?)
@@ -692,7 +694,8 @@ fn open_error(errno: Errno) -> Errno {
 /// Answers an open, and keeps the device if the program has it.
 fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened: OpenedDevice) {
     let backing = opened.backing;
-    let open = Open { device: Arc::new(opened), threads: HashMap::new() };
+    let device = Arc::new(opened);
+    let open = Open { device, threads: HashMap::new(), place: ThreadPlace::default() };
     opens.lock().insert(handle, open);
     let open_flags = match backing {
         Some(_) => FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH,

@@ -285,7 +285,7 @@ fn put_at<T: NoUninit>(bytes: &mut [u8], at: usize, value: &T) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::{Account, THREAD};
+    use crate::account::{Account, DEVICE};
     use rustix::fd::AsFd;
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     use std::sync::Arc;
@@ -306,7 +306,7 @@ mod tests {
     fn copy_by(account: &Arc<Account>, accepts_fds: bool, address: u64, left: u64) -> Staged {
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let memory = ClientMemory::of(std::process::id());
-        let share = account.take(USER, THREAD).unwrap();
+        let share = account.take(USER, DEVICE).unwrap();
         let sender = Sender { memory, pidfd: pidfd.as_fd(), accepts_fds, share: &share };
         Staged::copy(sender, address, left)
     }
@@ -431,13 +431,13 @@ mod tests {
         let command = [&BC_TRANSACTION.to_ne_bytes()[..], bytes_of(&sent)].concat();
         let commands = command.repeat(200);
         let (address, bytes) = (commands.as_ptr() as u64, commands.len() as u64);
-        for (limit, n_fds, n_commands) in [(1 << 20, 300, 3), (200, 67, 200)] {
+        for (limit, n_fds, n_commands) in [(1 << 20, 300, 3), (226, 67, 200)] {
             let account = Arc::new(Account::new(0, limit));
             let staged = copy_by(&account, false, address, bytes);
             assert_eq!(staged.fds.len(), n_fds);
             assert_eq!(staged.bytes, n_commands * command.len() as u64);
             drop(staged);
-            assert!(account.take(USER, THREAD).is_ok(), "all is given back");
+            assert!(account.take(USER, DEVICE).is_ok(), "all is given back");
         }
     }
 
