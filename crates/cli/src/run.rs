@@ -26,7 +26,8 @@ const KEPT_FD: i32 = 1023;
 #[command(after_help = "\
 The program finds /dev/binder, /dev/hwbinder, /dev/vndbinder and /dev/binderfs, and so do the \
 programs that it starts. Its environment gets LD_PRELOAD, BATON_SOCKET, BATON_DEV, and with \
---context BATON_CONTEXT, with --no-trap BATON_TRAP=0.
+--context BATON_CONTEXT, with --no-trap BATON_TRAP=0. A program that it starts with none of them \
+(env -i) gets them again; LD_PRELOAD= PROGRAM runs one without Baton.
 
 BATON_SPIN_US=N is how long a thread may look for a peer on another processor before it \
 sleeps: 50 microseconds if it is not set, 0 for never. BATON_SPIN_REAL_TIME=1 lets threads at a \

@@ -8,7 +8,7 @@
 //! - [`files`]: functions that open and close descriptors. [`table`]: the descriptors of devices.
 //! - [`device`], [`maps`], [`poll`]: functions that use devices. [`control`]: `binder-control`.
 //! - [`scheduling`]: functions that change threads' priorities.
-//! - [`programs`]: functions that execute programs.
+//! - [`programs`]: functions that execute programs. [`environment`]: what these programs inherit.
 //! - [`log`]: the driver's log.
 //! - [`trap`]: inline system calls. [`filter`], [`image`]: which of them are trapped. [`signals`]:
 //!   functions that could take SIGSYS from the trap. [`stack`], [`alternate`], [`switch`]: the
@@ -29,6 +29,7 @@ mod alternate;
 mod calls;
 mod control;
 mod device;
+mod environment;
 mod files;
 mod filter;
 mod image;
@@ -57,6 +58,7 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 
 extern "C" fn construct() {
     log::init();
+    environment::init();
     if paths::settings().trap {
         let own = image::check_own();
         if let image::Support::Unsupported(why) = own {

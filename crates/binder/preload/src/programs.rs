@@ -5,7 +5,7 @@
 
 use crate::image::{self, Unsupported};
 use crate::real::{self, StringArray};
-use crate::{log, stack};
+use crate::{environment, log, stack};
 use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -104,37 +104,81 @@ unsafe fn check_in_path(file: *const c_char) {
     }
 }
 
+unsafe extern "C" {
+    /// The environment of this process.
+    static environ: StringArray;
+}
+
 macro_rules! executes {
     ($($name:ident by $check_program:ident($([$before:ident: $kind:ty])? $path:ident $(,
-        $rest:ident: $rest_kind:ty)*);)*) => {$(
+        $rest:ident: $rest_kind:ty)*; $environment:ident);)*) => {$(
         /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
-            $($before: $kind,)? $path: *const c_char $(, $rest: $rest_kind)*
+            $($before: $kind,)? $path: *const c_char $(, $rest: $rest_kind)*,
+            $environment: StringArray
         ) -> c_int {
             // SAFETY: the caller's arguments.
             unsafe {
                 $check_program($path);
-                real::$name($($before,)? $path $(, $rest)*)
+                environment::complete($environment, |environment| {
+                    real::$name($($before,)? $path $(, $rest)*, environment)
+                })
             }
         }
     )*};
 }
 
 executes! {
-    execve by check(path, words: StringArray, environment: StringArray);
-    execv by check(path, words: StringArray);
-    execvp by check_in_path(file, words: StringArray);
-    execvpe by check_in_path(file, words: StringArray, environment: StringArray);
+    execve by check(path, words: StringArray; environment);
+    execvpe by check_in_path(file, words: StringArray; environment);
     posix_spawn by check(
         [child: *mut pid_t] path, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, words: StringArray, environment: StringArray
+        attributes: *const posix_spawnattr_t, words: StringArray; environment
     );
     posix_spawnp by check_in_path(
         [child: *mut pid_t] file, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, words: StringArray, environment: StringArray
+        attributes: *const posix_spawnattr_t, words: StringArray; environment
     );
+}
+
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, words: StringArray) -> c_int {
+    // SAFETY: the caller's arguments, and the environment that the function takes.
+    unsafe {
+        check(path);
+        environment::complete(environ, |environment| {
+            if environment == environ {
+                real::execv(path, words)
+            } else {
+                real::execve(path, words, environment)
+            }
+        })
+    }
+}
+
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, words: StringArray) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        check_in_path(file);
+        environment::complete(environ, |environment| {
+            if environment == environ {
+                real::execvp(file, words)
+            } else {
+                real::execvpe(file, words, environment)
+            }
+        })
+    }
 }
