@@ -131,6 +131,9 @@ fn is_only_ours(metadata: &std::fs::Metadata) -> bool {
 /// Checks a path: LD_PRELOAD cannot express some characters.
 fn loadable(tried: &str, path: Result<PathBuf, io::Error>) -> Result<PathBuf, Failure> {
     let path = path.map_err(|error| Failure::new(tried, format!("{LIBRARY}: {error}")))?;
+    if path.is_dir() {
+        return Err(Failure::new(tried, format!("{} is a directory", path.display())));
+    }
     if path.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {
         let wrong = format!("{} has a colon, space or dollar in its path", path.display());
         return Err(Failure::new(tried, wrong).advice("install it elsewhere"));

@@ -101,7 +101,8 @@ impl FromStr for MountOption {
             Some(("pages", "passthrough")) => Ok(MountOption::Pages(PageSource::Passthrough)),
             Some(("pages", "stored")) => Ok(MountOption::Pages(PageSource::Stored)),
             Some(("pages", _)) => Err("pages= takes passthrough or stored".to_owned()),
-            _ => Err("the options are max=N, stats=global and pages=".to_owned()),
+            _ => Err("the options are max=N, stats=global, pages=passthrough and pages=stored"
+                .to_owned()),
         }
     }
 }

@@ -75,6 +75,9 @@ fn tried(path: &Path) -> String {
 
 fn search(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
+    if name.is_empty() {
+        return Err(Failure::new("run a program", "its name is empty").kind(Kind::NotFound));
+    }
     if name.as_bytes().contains(&b'/') {
         return match rustix::fs::access(path, Access::EXISTS) {
             Err(errno) => Err(Failure::new(tried(path), errno).kind(Kind::NotFound)),

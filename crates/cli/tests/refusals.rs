@@ -316,3 +316,15 @@ fn a_read_only_run() {
         check(&output, code, sentence);
     }
 }
+
+#[test]
+fn a_run_of_nothing_or_with_a_directory_for_the_interposer() {
+    let socket = Path::new("/proc/none/broker");
+    let output = baton(socket, &["run", ""]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert_eq!(said, "baton: cannot run a program: its name is empty\n");
+    let mut run = baton(socket, &["run", "true"]);
+    let output = run.env("BATON_PRELOAD_LIB", "/proc").output().unwrap();
+    check(&output, 1, "/proc is a directory");
+}

@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::fmt::{Debug, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -70,6 +70,7 @@ pub fn init() {
         // This fails only if another subscriber exists, and no other code in this library sets one.
         let _ = tracing::subscriber::set_global_default(Log {
             setting,
+            file_failed: AtomicBool::new(false),
             rate_limit: RateLimit::default(),
         });
     }
@@ -103,6 +104,8 @@ fn priority(level: Level) -> Priority {
 
 struct Log {
     setting: Setting,
+    /// Whether the file could not be opened, and this was told.
+    file_failed: AtomicBool,
     rate_limit: RateLimit,
 }
 
@@ -117,8 +120,15 @@ impl Log {
         let Some(path) = &self.setting.file else { return write_stderr(line) };
         let flags =
             OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        if let Ok(file) = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) {
-            write_now(file, line);
+        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) {
+            Ok(file) => write_now(file, line),
+            Err(errno) => {
+                if !self.file_failed.swap(true, Ordering::Relaxed) {
+                    let path = path.display();
+                    write_stderr(&format!("baton: {VARIABLE}: {path}: {errno}: lines come here\n"));
+                }
+                write_stderr(line);
+            }
         }
     }
 }

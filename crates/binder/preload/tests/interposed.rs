@@ -611,6 +611,19 @@ fn broken_rules_are_logged_and_failures_at_level_debug() {
 }
 
 #[test]
+fn a_log_file_that_cannot_be_opened_is_told_of_once() {
+    let name = "a_log_file_that_cannot_be_opened_is_told_of_once";
+    if std::env::var_os("BATON_SOCKET").is_some() {
+        return break_rules();
+    }
+    let [stderr, ..] = logged(name, Some("debug,FILE/none"));
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 4, "{stderr}");
+    assert!(lines[0].contains("/none: No such file"), "{stderr}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("binder: ")), "{stderr}");
+}
+
+#[test]
 fn an_unread_log_blocks_no_call() {
     let name = "an_unread_log_blocks_no_call";
     if std::env::var_os("BATON_SOCKET").is_some() {
