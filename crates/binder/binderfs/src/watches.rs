@@ -206,8 +206,9 @@ mod tests {
         });
         let tid = told.recv().unwrap();
         let file = tempfile::tempfile().unwrap();
-        for lacks_thread_pidfds in [false, true] {
-            let watches = Watches { lacks_thread_pidfds, ..Watches::new().unwrap() };
+        let new = || Watches::new().unwrap();
+        for watches in [new(), Watches { lacks_thread_pidfds: true, ..new() }] {
+            let lacks_thread_pidfds = watches.lacks_thread_pidfds;
             let pidfd = watches.add_thread(1, tid).unwrap();
             let same = duplicate(&pidfd, file.as_raw_fd()).unwrap();
             let inode = |file| rustix::fs::fstat(file).unwrap().st_ino;

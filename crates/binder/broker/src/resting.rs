@@ -58,6 +58,7 @@ mod tests {
 
     #[test]
     fn a_user_has_a_bounded_number_of_resting_connections() {
+        baton_shm::fd_limit::raise();
         let mut ledger = Ledger::new(&Limits::default(), 1 << 16);
         let mut resting = RestingConnections::default();
         let (one, _other) = socket_pair().unwrap();
