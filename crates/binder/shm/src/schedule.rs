@@ -9,6 +9,9 @@ use crate::simulation;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 
+/// The kernel's `struct sched_param`. That of musl is longer, and its functions do nothing but fail.
+type SchedParam = i32;
+
 /// How a thread is scheduled, as one system call shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -60,8 +63,8 @@ pub fn policy(tid: u32) -> Result<i32, Errno> {
         return machine.schedule(tid).map(|schedule| schedule.policy);
     }
     // SAFETY: asks about a thread, and touches no memory.
-    match unsafe { libc::sched_getscheduler(tid.cast_signed()) } {
-        policy if policy >= 0 => Ok(policy),
+    match unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid.cast_signed()) } {
+        policy if policy >= 0 => Ok(policy as i32),
         _ => Err(last_error()),
     }
 }
@@ -72,10 +75,10 @@ pub fn priority(tid: u32) -> Result<i32, Errno> {
     if let Some(machine) = simulation::machine() {
         return machine.schedule(tid).map(|schedule| schedule.priority);
     }
-    let mut parameters = libc::sched_param { sched_priority: 0 };
+    let mut priority: SchedParam = 0;
     // SAFETY: asks about a thread, and fills a structure of ours.
-    match unsafe { libc::sched_getparam(tid.cast_signed(), &mut parameters) } {
-        0 => Ok(parameters.sched_priority),
+    match unsafe { libc::syscall(libc::SYS_sched_getparam, tid.cast_signed(), &raw mut priority) } {
+        0 => Ok(priority),
         _ => Err(last_error()),
     }
 }
@@ -86,9 +89,11 @@ pub fn set(tid: u32, policy: i32, priority: i32) -> Result<(), Errno> {
     if let Some(machine) = simulation::machine() {
         return machine.set_policy(tid, policy, priority);
     }
-    let parameters = libc::sched_param { sched_priority: priority };
+    let priority: SchedParam = priority;
     // SAFETY: changes how a thread is scheduled, by a structure of ours.
-    match unsafe { libc::sched_setscheduler(tid.cast_signed(), policy, &parameters) } {
+    match unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, tid.cast_signed(), policy, &raw const priority)
+    } {
         0 => Ok(()),
         _ => Err(last_error()),
     }
