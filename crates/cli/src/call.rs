@@ -9,9 +9,9 @@ use crate::failure::{Failure, Kind};
 use crate::manager::{self, ContextArgs, Manager, interface};
 use crate::stdout::{show, show_json};
 use crate::timeout::TimeoutArgs;
-use baton::android::{Exception, Reader, Write, dump};
+use baton::android::{self, Exception, Reader, Write, dump};
 use baton::{Handle, Parcel, Received};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::fd::AsFd;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -59,6 +59,9 @@ pub struct CallArgs {
     form: FormArgs,
     #[command(flatten)]
     limit: TimeoutArgs,
+    /// The mark of the service's libbinder, if it is not the service manager's
+    #[arg(long, value_enum)]
+    mark: Option<Mark>,
     /// The service's name
     name: String,
     /// The method
@@ -66,6 +69,30 @@ pub struct CallArgs {
     /// Arguments of the call
     #[arg(allow_negative_numbers = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
+}
+
+/// A mark of requests: a build of libbinder takes no other than its own.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mark {
+    /// Android's system, rsbinder, libgbinder, Baton
+    System,
+    /// Android's vendor processes
+    Vendor,
+    /// Android's recovery
+    Recovery,
+    /// libbinder as built for a Linux host
+    Unknown,
+}
+
+impl From<Mark> for android::Mark {
+    fn from(mark: Mark) -> android::Mark {
+        match mark {
+            Mark::System => android::Mark::System,
+            Mark::Vendor => android::Mark::Vendor,
+            Mark::Recovery => android::Mark::Recovery,
+            Mark::Unknown => android::Mark::Unknown,
+        }
+    }
 }
 
 /// Calls a method and prints the reply.
@@ -94,7 +121,7 @@ fn by_number(args: &CallArgs, code: u32, socket: &Path) -> Result<(), Failure> {
     let manager = Manager::find_within(&args.place.context, socket, longest, &tried)?;
     let service = manager.service(&tried, &args.name)?;
     let descriptor = manager::descriptor(&tried, &service, longest)?.unwrap_or_default();
-    let mut parcel = manager.request(&descriptor);
+    let mut parcel = manager.request(&descriptor, args.mark.map(Into::into));
     for argument in &arguments {
         argument.write(&mut parcel);
     }
@@ -210,7 +237,7 @@ fn by_aidl(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
         }
     })?;
     let (code, method) = find(&tried, &declared, wanted)?;
-    let mut parcel = manager.request(&descriptor);
+    let mut parcel = manager.request(&descriptor, args.mark.map(Into::into));
     let find_service = |name: &str| manager.service(&tried, name).ok();
     let has_stability = manager.protocol().is_aidl();
     let writer = Writer { sources: &sources, has_stability, service: &find_service };

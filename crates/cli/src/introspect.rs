@@ -88,7 +88,7 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
     let report = report.map_err(|errno| Failure::refused(&tried, errno))?;
     found.process = process(&service, &args.place.context, &report);
     if let Some(descriptor) = &found.interface {
-        let own = |code| own_reply(&service, code, &manager.request(descriptor));
+        let own = |code| own_reply(&service, code, &manager.request(descriptor, None));
         found.version = own(VERSION).and_then(|reply| Reader::new(&reply).i32());
         found.hash = own(HASH).and_then(|reply| Reader::new(&reply).string());
         let declared = match args.form.aidl.is_empty() {

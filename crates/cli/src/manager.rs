@@ -4,7 +4,7 @@
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::timeout::timed_out;
-use baton::android::Reader;
+use baton::android::{Mark, Reader};
 use baton::service_manager::{Found, Protocol, transport_status};
 use baton::{CallError, Handle, NameError, Object, Parcel, Process, Received, ServiceManager};
 use clap::Args;
@@ -74,9 +74,12 @@ impl Manager {
         self.manager.protocol()
     }
 
-    /// The header of a request in the manager's protocol.
-    pub fn request(&self, descriptor: &str) -> Parcel {
-        self.manager.protocol().request(descriptor)
+    /// The header of a request in the manager's protocol, with this mark or the manager's.
+    pub fn request(&self, descriptor: &str, mark: Option<Mark>) -> Parcel {
+        match mark {
+            Some(mark) => self.protocol().marked_request(mark, descriptor),
+            None => self.manager.request(descriptor),
+        }
     }
 
     /// The names of all services.
@@ -179,8 +182,12 @@ pub fn call<'a>(
 
 fn refusal(tried: &str, status: i32) -> Failure {
     let wrong = match status {
+        BAD_TYPE => {
+            return Failure::new(tried, "the arguments are not what the method takes").advice(
+                "or its libbinder takes requests with another mark: see `baton call --mark`",
+            );
+        }
         UNKNOWN_TRANSACTION => "it does not know this method".to_owned(),
-        BAD_TYPE => "the arguments are not what the method takes".to_owned(),
         UNEXPECTED_NULL => "it takes no null here".to_owned(),
         PERMISSION_DENIED => "it does not permit this".to_owned(),
         status => format!("it answers with status {status}"),

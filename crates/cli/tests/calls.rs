@@ -5,7 +5,7 @@
 #[path = "../../nucleus/host/tests/support/mod.rs"]
 mod support;
 
-use baton::android::{Reader, Write as _};
+use baton::android::{Mark, Reader, Write as _};
 use baton::{Errno, Parcel, Process, Request, ServiceManager};
 use serde_json::{Value as Json, json};
 use std::fs::File;
@@ -149,6 +149,30 @@ fn parameters_have_the_bytes_of_aidl() {
         &[i32::from_be_bytes(*b"sb*\x85"), 0, 0, 0, 0, 0, 0],
     ];
     assert_eq!((code, bytes), (7, words(&parts.concat())));
+}
+
+/// A libbinder that was built for a Linux host answers `BAD_TYPE` to Android's mark.
+#[test]
+fn requests_have_the_mark_of_the_services_libbinder() {
+    let stage = Stage::start("interface IThing { int number(); }", |request| {
+        let (mark, _) = Reader::new(request.data()).marked_token().ok_or(Errno::INVAL)?;
+        let mut reply = Parcel::new();
+        reply.write_i32(0);
+        reply.write_i32(Mark::ALL.into_iter().position(|it| it == mark).unwrap() as i32);
+        Ok(reply)
+    });
+    for (options, number) in [
+        (&[][..], 0),
+        (&["--mark", "system"], 0),
+        (&["--mark", "vendor"], 1),
+        (&["--mark", "recovery"], 2),
+        (&["--mark", "unknown"], 3),
+    ] {
+        let output = stage.call(&[options, &["number"]].concat());
+        assert_eq!(shown(&output), format!("result: {number}\n"), "{options:?}");
+    }
+    let output = stage.run(&["call", "thing", "1", "--mark", "unknown"]);
+    assert_eq!(shown(&output), "Result: Parcel(00000000 00000003 '........')\n");
 }
 
 #[test]

@@ -14,8 +14,6 @@ use std::borrow::Cow;
 const STRICT_MODE: i32 = i32::MIN;
 /// The work source of a caller that works for itself.
 const NO_WORK_SOURCE: i32 = -1;
-/// The mark of a system parcel.
-const HEADER: i32 = i32::from_be_bytes(*b"SYST");
 /// Statuses before which there is a header: of strict mode, where a success follows, and of noted
 /// operations, where another status follows.
 const HAS_REPLY_HEADER: i32 = -128;
@@ -28,10 +26,49 @@ const NO_STABILITY: i32 = 0;
 /// system may pass on.
 pub const SYSTEM_STABILITY: i32 = 0b00_1100;
 
+/// The mark in the beginning of a request. Each build of AOSP's libbinder writes one mark, and
+/// takes no request with another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// Android's system. rsbinder and libgbinder write it as well.
+    #[default]
+    System,
+    /// Android's vendor processes.
+    Vendor,
+    /// Android's recovery.
+    Recovery,
+    /// A system that is not Android: libbinder as built for a Linux host.
+    Unknown,
+}
+
+impl Mark {
+    /// Every mark.
+    pub const ALL: [Mark; 4] = [Mark::System, Mark::Vendor, Mark::Recovery, Mark::Unknown];
+
+    /// The mark that this word of a request is.
+    pub fn of(word: i32) -> Option<Mark> {
+        Mark::ALL.into_iter().find(|mark| mark.word() == word)
+    }
+
+    /// The word of a request.
+    pub fn word(self) -> i32 {
+        i32::from_be_bytes(match self {
+            Mark::System => *b"SYST",
+            Mark::Vendor => *b"VNDR",
+            Mark::Recovery => *b"RECO",
+            Mark::Unknown => *b"UNKN",
+        })
+    }
+}
+
 /// What this format writes, on a [`Parcel`].
 pub trait Write {
-    /// Writes the beginning of a request: see the module.
-    fn write_token(&mut self, descriptor: &str);
+    /// Writes the beginning of a request, with the system's mark: see the module.
+    fn write_token(&mut self, descriptor: &str) {
+        self.write_marked_token(Mark::System, descriptor);
+    }
+    /// Writes the beginning of a request.
+    fn write_marked_token(&mut self, mark: Mark, descriptor: &str);
     /// Writes an `i32`.
     fn write_i32(&mut self, value: i32);
     /// Writes a string.
@@ -61,8 +98,8 @@ pub trait Write {
 }
 
 impl Write for Parcel {
-    fn write_token(&mut self, descriptor: &str) {
-        for value in [STRICT_MODE, NO_WORK_SOURCE, HEADER] {
+    fn write_marked_token(&mut self, mark: Mark, descriptor: &str) {
+        for value in [STRICT_MODE, NO_WORK_SOURCE, mark.word()] {
             self.write_i32(value);
         }
         self.write_string(descriptor);
@@ -175,10 +212,15 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// Reads the beginning of a request and returns its interface descriptor.
+    /// Reads the beginning of a request, of whatever mark, and returns its interface descriptor.
     pub fn token(&mut self) -> Option<String> {
-        let [_policy, _work_source, header] = [self.i32()?, self.i32()?, self.i32()?];
-        if header == HEADER { self.string() } else { None }
+        self.marked_token().map(|(_, descriptor)| descriptor)
+    }
+
+    /// Reads the beginning of a request.
+    pub fn marked_token(&mut self) -> Option<(Mark, String)> {
+        let [_policy, _work_source, word] = [self.i32()?, self.i32()?, self.i32()?];
+        Some((Mark::of(word)?, self.string()?))
     }
 
     /// Whether nothing is left.
@@ -359,6 +401,23 @@ mod tests {
         let null = (-1i32).to_le_bytes();
         assert_eq!(Reader::new(&null).string(), None);
         assert_eq!(Reader::new(&i32::MAX.to_le_bytes()).string(), None);
+    }
+
+    #[test]
+    fn tokens_have_marks() {
+        for mark in Mark::ALL {
+            let mut parcel = Parcel::new();
+            parcel.write_marked_token(mark, "a.IThing");
+            let token = Reader::new(parcel.data()).marked_token();
+            assert_eq!(token, Some((mark, "a.IThing".to_owned())));
+            assert_eq!(Reader::new(parcel.data()).token().as_deref(), Some("a.IThing"));
+            for length in 0..parcel.data().len() {
+                assert_eq!(Reader::new(&parcel.data()[..length]).marked_token(), None, "{length}");
+            }
+            let mut unmarked = parcel.data().to_vec();
+            unmarked[8] ^= 0x80;
+            assert_eq!(Reader::new(&unmarked).marked_token(), None);
+        }
     }
 
     #[test]

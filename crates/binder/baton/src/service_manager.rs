@@ -16,7 +16,7 @@
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
 
-use crate::android::{Exception, Reader, SYSTEM_STABILITY, Write};
+use crate::android::{Exception, Mark, Reader, SYSTEM_STABILITY, Write};
 use crate::{CallError, Handle, Object, Parcel, Process, Received};
 use std::time::Duration;
 
@@ -84,6 +84,7 @@ pub enum Protocol {
 pub struct ServiceManager {
     handle: Handle,
     protocol: Protocol,
+    mark: Mark,
     /// The longest time that a call of the manager may take.
     longest: Option<Duration>,
 }
@@ -122,11 +123,18 @@ pub enum NameError {
 }
 
 impl Protocol {
-    /// The beginning of a request to an interface.
+    /// The beginning of a request to an interface, with the system's mark.
     pub fn request(self, descriptor: &str) -> Parcel {
+        self.marked_request(Mark::System, descriptor)
+    }
+
+    /// The beginning of a request to an interface. Up to Android 10 there are no marks.
+    pub fn marked_request(self, mark: Mark, descriptor: &str) -> Parcel {
         let mut parcel = Parcel::new();
         match self {
-            Protocol::Android11 | Protocol::Android16 => parcel.write_token(descriptor),
+            Protocol::Android11 | Protocol::Android16 => {
+                parcel.write_marked_token(mark, descriptor);
+            }
             Protocol::Android9 | Protocol::Android10 => {
                 parcel.write_i32(STRICT_MODE);
                 if self == Protocol::Android10 {
@@ -146,8 +154,8 @@ impl Protocol {
 }
 
 impl ServiceManager {
-    /// The manager of a process's context, and the protocol that it speaks, which is found by one
-    /// to four calls.
+    /// The manager of a process's context, and the protocol and mark that it speaks, which are
+    /// found by one to ten calls.
     pub fn find(process: &Process) -> Result<ServiceManager, NameError> {
         ServiceManager::speaking(process, Protocol::Android16)?.find_protocol()
     }
@@ -160,14 +168,22 @@ impl ServiceManager {
     }
 
     fn find_protocol(mut self) -> Result<ServiceManager, NameError> {
-        for (protocol, code) in [
-            (Protocol::Android16, LIST),
-            (Protocol::Android11, OLD_LIST),
-            (Protocol::Android10, OLD_CHECK),
-            (Protocol::Android9, OLD_CHECK),
-        ] {
-            self.protocol = protocol;
-            let mut request = protocol.request(INTERFACE);
+        let aidl = [(Protocol::Android16, LIST), (Protocol::Android11, OLD_LIST)];
+        let classic = [(Protocol::Android10, OLD_CHECK), (Protocol::Android9, OLD_CHECK)];
+        // The most frequent ones first.
+        let tried = [
+            (&aidl, Mark::System),
+            (&classic, Mark::System),
+            (&aidl, Mark::Unknown),
+            (&aidl, Mark::Vendor),
+            (&aidl, Mark::Recovery),
+        ];
+        for (protocol, code, mark) in tried
+            .into_iter()
+            .flat_map(|(tried, mark)| tried.map(|(protocol, code)| (protocol, code, mark)))
+        {
+            (self.protocol, self.mark) = (protocol, mark);
+            let mut request = self.request(INTERFACE);
             match code {
                 OLD_CHECK => request.write_string("manager"),
                 _ => request.write_i32(EVERY_PRIORITY),
@@ -185,12 +201,19 @@ impl ServiceManager {
 
     /// The manager of a process's context, which is known to speak this protocol.
     pub fn speaking(process: &Process, protocol: Protocol) -> Result<ServiceManager, NameError> {
-        Ok(ServiceManager { handle: process.context_manager()?, protocol, longest: None })
+        let (handle, mark) = (process.context_manager()?, Mark::System);
+        Ok(ServiceManager { handle, protocol, mark, longest: None })
     }
 
-    /// What it speaks. Its services are called in the same form.
+    /// What it speaks. Its services are called in the same form: see [`ServiceManager::request`].
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// The beginning of a request to the manager or to a service, in the manager's protocol and
+    /// with its mark.
+    pub fn request(&self, descriptor: &str) -> Parcel {
+        self.protocol.marked_request(self.mark, descriptor)
     }
 
     /// The manager's answer, or a status in its place.
@@ -217,7 +240,7 @@ impl ServiceManager {
     /// Publishes an object of the process under a name. A name that is taken goes to the new one,
     /// if the manager lets it.
     pub fn publish(&self, name: &str, object: Object) -> Result<(), NameError> {
-        let mut request = self.protocol.request(INTERFACE);
+        let mut request = self.request(INTERFACE);
         request.write_string(name);
         request.write_object(object);
         if self.protocol.is_aidl() {
@@ -248,7 +271,7 @@ impl ServiceManager {
             Protocol::Android11 => OLD_LIST,
             Protocol::Android9 | Protocol::Android10 => return self.list_one_by_one(),
         };
-        let mut request = self.protocol.request(INTERFACE);
+        let mut request = self.request(INTERFACE);
         request.write_i32(EVERY_PRIORITY);
         let answer = self.answer(code, &request)?;
         let mut reader = Reader::new(answer.data());
@@ -260,7 +283,7 @@ impl ServiceManager {
     fn list_one_by_one(&self) -> Result<Vec<String>, NameError> {
         let mut names = Vec::new();
         for place in 0..MOST_SERVICES {
-            let mut request = self.protocol.request(INTERFACE);
+            let mut request = self.request(INTERFACE);
             request.write_i32(place);
             request.write_i32(EVERY_PRIORITY);
             let Ok(answer) = self.call(OLD_LIST, &request)? else { break };
@@ -272,7 +295,7 @@ impl ServiceManager {
 
     /// What the manager knows of a name. It starts no service and waits for none.
     pub fn check(&self, name: &str) -> Result<Found, NameError> {
-        let mut request = self.protocol.request(INTERFACE);
+        let mut request = self.request(INTERFACE);
         request.write_string(name);
         let code = if self.protocol == Protocol::Android16 { CHECK } else { OLD_CHECK };
         let answer = self.answer(code, &request)?;

@@ -1,6 +1,6 @@
 //! Services by their names, at managers of each release's protocol.
 
-use baton::android::{Reader, Write};
+use baton::android::{Mark, Reader, Write};
 use baton::service_manager::{ADD, CHECK, Found, INTERFACE, LIST, Protocol, SERVICE_WITH_METADATA};
 use baton::{
     CallError, Errno, Handle, NameError, Object, Parcel, Process, Request, ServiceManager,
@@ -21,6 +21,7 @@ const RESERVED: &str = "reserved";
 /// (`EBADMSG`) to all that it does not understand.
 struct Manager {
     protocol: Protocol,
+    mark: Mark,
     services: Mutex<BTreeMap<String, Handle>>,
 }
 
@@ -29,7 +30,10 @@ impl Manager {
     fn arguments<'a>(&self, data: &'a [u8]) -> Option<Reader<'a>> {
         let mut reader = Reader::new(data);
         let descriptor = match self.protocol {
-            Protocol::Android11 | Protocol::Android16 => reader.token()?,
+            Protocol::Android11 | Protocol::Android16 => {
+                let (mark, descriptor) = reader.marked_token()?;
+                (mark == self.mark).then_some(descriptor)?
+            }
             Protocol::Android10 => {
                 reader.i32()?;
                 (reader.i32()? == -1).then(|| reader.string())??
@@ -101,9 +105,11 @@ fn echo(process: &Process) -> Object {
 
 #[test]
 fn names_are_published_and_found_at_managers_of_each_protocol() {
-    for protocol in
-        [Protocol::Android9, Protocol::Android10, Protocol::Android11, Protocol::Android16]
-    {
+    let marked = [Protocol::Android11, Protocol::Android16]
+        .into_iter()
+        .flat_map(|protocol| Mark::ALL.map(|mark| (protocol, mark)));
+    let unmarked = [Protocol::Android9, Protocol::Android10].map(|it| (it, Mark::System));
+    for (protocol, mark) in marked.chain(unmarked) {
         let directory = tempfile::tempdir().unwrap();
         let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
         let open = || Process::open("binder", broker.socket()).unwrap();
@@ -112,7 +118,7 @@ fn names_are_published_and_found_at_managers_of_each_protocol() {
             ServiceManager::find(&client).err(),
             Some(NameError::Call(CallError::NoManager))
         );
-        let names = Manager { protocol, services: Mutex::default() };
+        let names = Manager { protocol, mark, services: Mutex::default() };
         let object = manager.object(move |request| names.answer(request).ok_or(Errno::BADMSG));
         manager.become_context_manager(object.add()).unwrap();
         let loopers = [&manager, &server].map(|process| {

@@ -16,7 +16,7 @@
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 6 to 10.
 
-use baton::android::{Reader, Write};
+use baton::android::{Mark, Reader, Write};
 use baton::service_manager::{DUMP_PRIORITY, EVERY_PRIORITY, INTERFACE, SERVICE_WITH_METADATA};
 use baton::{Errno, Parcel};
 
@@ -89,8 +89,15 @@ pub enum Request {
 pub enum Family {
     /// See the module.
     Classic,
-    /// See the module.
-    Aidl,
+    /// See the module. The client's objects take requests with its mark.
+    Aidl(Mark),
+}
+
+impl Family {
+    /// Whether it is AIDL's.
+    pub fn is_aidl(self) -> bool {
+        matches!(self, Family::Aidl(_))
+    }
 }
 
 /// A method before its arguments are read.
@@ -146,7 +153,7 @@ pub fn decode(release: Release, code: u32, data: &[u8]) -> Result<(Family, Reque
     let (family, mut reader) = header(data).ok_or(Errno::PERM)?;
     let methods = match family {
         Family::Classic => CLASSIC.to_vec(),
-        Family::Aidl => release.methods(),
+        Family::Aidl(_) => release.methods(),
     };
     let index = (code as usize).checked_sub(1).ok_or(Errno::NOSYS)?;
     let method = *methods.get(index).ok_or(Errno::NOSYS)?;
@@ -156,10 +163,11 @@ pub fn decode(release: Release, code: u32, data: &[u8]) -> Result<(Family, Reque
 
 /// The family of a request to this interface, and its arguments.
 fn header(data: &[u8]) -> Option<(Family, Reader<'_>)> {
-    let is_ours = |descriptor: Option<String>| descriptor.as_deref() == Some(INTERFACE);
     let mut aidl = Reader::new(data);
-    if is_ours(aidl.token()) {
-        return Some((Family::Aidl, aidl));
+    if let Some((mark, descriptor)) = aidl.marked_token()
+        && descriptor == INTERFACE
+    {
+        return Some((Family::Aidl(mark), aidl));
     }
     // With the policy alone (Android 9), or with the work source, too (Android 10).
     (1..=2).find_map(|n_words| {
@@ -167,7 +175,7 @@ fn header(data: &[u8]) -> Option<(Family, Reader<'_>)> {
         for _ in 0..n_words {
             classic.i32()?;
         }
-        is_ours(classic.string()).then_some((Family::Classic, classic))
+        (classic.string()? == INTERFACE).then_some((Family::Classic, classic))
     })
 }
 
@@ -213,14 +221,14 @@ fn object(family: Family, reader: &mut Reader<'_>) -> Option<i32> {
     }
     match family {
         Family::Classic => Some(0),
-        Family::Aidl => reader.i32(),
+        Family::Aidl(_) => reader.i32(),
     }
 }
 
 /// The beginning of a reply that is no exception.
 pub fn success(family: Family) -> Parcel {
     let mut reply = Parcel::new();
-    if family == Family::Aidl {
+    if family.is_aidl() {
         reply.write_i32(0);
     }
     reply
@@ -278,7 +286,11 @@ mod tests {
     }
 
     fn aidl(write: impl FnOnce(&mut Parcel)) -> Vec<u8> {
-        request(&[0, -1, i32::from_be_bytes(*b"SYST")], write)
+        marked(b"SYST", write)
+    }
+
+    fn marked(mark: &[u8; 4], write: impl FnOnce(&mut Parcel)) -> Vec<u8> {
+        request(&[0, -1, i32::from_be_bytes(*mark)], write)
     }
 
     /// The codes of methods that every client uses, in each release.
@@ -310,7 +322,7 @@ mod tests {
             (Sixteen, 16, &by_name, Request::DebugInfo),
         ] {
             let decoded = decode(release, code, data);
-            assert_eq!(decoded, Ok((Family::Aidl, expected)), "{release:?} {code}");
+            assert_eq!(decoded, Ok((Family::Aidl(Mark::System), expected)), "{release:?} {code}");
         }
         for (release, last) in [
             (Eleven, 9),
@@ -323,6 +335,21 @@ mod tests {
             assert!(decode(release, last, &by_name).is_ok());
             assert_eq!(decode(release, last + 1, &by_name), Err(Errno::NOSYS));
             assert_eq!(decode(release, 0, &by_name), Err(Errno::NOSYS));
+        }
+    }
+
+    #[test]
+    fn requests_may_have_any_mark_of_libbinder() {
+        for (mark, expected) in [
+            (b"SYST", Some(Mark::System)),
+            (b"VNDR", Some(Mark::Vendor)),
+            (b"RECO", Some(Mark::Recovery)),
+            (b"UNKN", Some(Mark::Unknown)),
+            (b"ELSE", None),
+        ] {
+            let decoded = decode(Release::Sixteen, 6, &marked(mark, |it| it.write_i32(15)));
+            let list = |mark| (Family::Aidl(mark), Request::List(15));
+            assert_eq!(decoded, expected.map(list).ok_or(Errno::PERM), "{mark:?}");
         }
     }
 
@@ -363,7 +390,7 @@ mod tests {
             words(parcel, &[12, 0, 8]);
         });
         let expected = Request::Add { name: NAME.into(), stability: 12, flags: 8 };
-        assert_eq!(decode(Release::Sixteen, 5, &add), Ok((Family::Aidl, expected)));
+        assert_eq!(decode(Release::Sixteen, 5, &add), Ok((Family::Aidl(Mark::System), expected)));
         let header = aidl(|_| {}).len();
         for length in header..add.len() {
             let cut = decode(Release::Sixteen, 5, &add[..length]);

@@ -2,7 +2,7 @@
 
 use crate::protocol::{self, Family, Lookup, Release, Request, decode};
 use crate::registry::{Caller, Effect, EntryId, Found, NewService, Policy, Refusal, Registry};
-use baton::android::Write;
+use baton::android::{Mark, Write};
 use baton::service_manager::{DUMP_PRIORITY, INTERFACE};
 use baton::{DeathLink, Errno, Handle, Object, Parcel, Process, Received};
 use std::fs::File;
@@ -44,6 +44,8 @@ enum Reference {
 #[derive(Debug)]
 struct Linked {
     handle: Handle,
+    /// The mark of requests that its process takes.
+    mark: Mark,
     link: Option<DeathLink>,
 }
 
@@ -63,13 +65,21 @@ impl Reference {
         }
     }
 
+    /// The mark of requests that the object takes.
+    fn mark(&self) -> Mark {
+        match self {
+            Reference::Own(_) => Mark::System,
+            Reference::Other(linked) => linked.mark,
+        }
+    }
+
     /// Writes the object, with its stability if the family has that.
     fn write(found: &Found<Reference>, family: Family, parcel: &mut Parcel) {
         match &found.reference {
             Reference::Own(object) => parcel.write_object(*object),
             Reference::Other(linked) => parcel.write_handle(&linked.handle),
         };
-        if family == Family::Aidl {
+        if family.is_aidl() {
             parcel.write_i32(found.stability);
         }
     }
@@ -215,7 +225,7 @@ fn serve(
     let (family, request) = decode(release, code, received.data())?;
     match answer(registry, family, request, received, caller) {
         Ok(reply) => Ok(reply),
-        Err(Failure::Refused(refusal)) if family == Family::Aidl => Ok(match refusal {
+        Err(Failure::Refused(refusal)) if family.is_aidl() => Ok(match refusal {
             Refusal::Security(message) => protocol::exception(-1, message),
             Refusal::IllegalArgument(message) => protocol::exception(-3, message),
             Refusal::IllegalState(message) => protocol::exception(-5, message),
@@ -244,7 +254,7 @@ fn answer(
         Request::Add { name, stability, flags } => {
             let mut locked = lock(registry);
             let id = locked.next_id();
-            let reference = linked(registry, id, received, 0)?;
+            let reference = linked(registry, id, received, 0, family)?;
             let service = NewService { reference, stability, flags };
             let effects = locked.add(id, &name, service, caller)?;
             drop(locked);
@@ -268,7 +278,7 @@ fn answer(
         Request::Watch(name) => {
             let mut locked = lock(registry);
             let id = locked.next_id();
-            let callback = linked(registry, id, received, 0)?;
+            let callback = linked(registry, id, received, 0, family)?;
             let effect = locked.watch(id, &name, callback, caller)?;
             drop(locked);
             carry_out(effect);
@@ -281,7 +291,7 @@ fn answer(
             let service = reference(received, 0)?;
             let mut locked = lock(registry);
             let id = locked.next_id();
-            let callback = linked(registry, id, received, 1)?;
+            let callback = linked(registry, id, received, 1, family)?;
             let effects = locked.watch_clients(id, &name, &service, callback, caller)?;
             drop(locked);
             carry_out(effects);
@@ -312,7 +322,7 @@ fn write_found(
 ) {
     let write = |reply: &mut Parcel| match (found, family) {
         (Some(found), _) => Reference::write(found, family, reply),
-        (None, Family::Aidl) => reply.write_null_object(),
+        (None, Family::Aidl(_)) => reply.write_null_object(),
         (None, Family::Classic) => reply.write_i32(0),
     };
     match lookup {
@@ -333,7 +343,7 @@ fn handle(received: &Received<'_>, index: usize) -> Result<Handle, Refusal> {
 
 /// An object of a request, to be compared with those that are registered.
 fn reference(received: &Received<'_>, index: usize) -> Result<Reference, Refusal> {
-    let linked = Linked { handle: handle(received, index)?, link: None };
+    let linked = Linked { handle: handle(received, index)?, mark: Mark::System, link: None };
     Ok(Reference::Other(Arc::new(linked)))
 }
 
@@ -344,15 +354,17 @@ fn linked(
     id: EntryId,
     received: &Received<'_>,
     index: usize,
+    family: Family,
 ) -> Result<Reference, Refusal> {
     let handle = handle(received, index)?;
+    let mark = if let Family::Aidl(mark) = family { mark } else { Mark::System };
     let registry: Weak<Mutex<Registry<Reference>>> = Arc::downgrade(registry);
     let link = handle.link_to_death(move || {
         if let Some(registry) = registry.upgrade() {
             lock(&registry).died(id);
         }
     });
-    Ok(Reference::Other(Arc::new(Linked { handle, link: Some(link) })))
+    Ok(Reference::Other(Arc::new(Linked { handle, mark, link: Some(link) })))
 }
 
 /// Calls the callbacks. A callback that fails is its client's concern.
@@ -361,14 +373,14 @@ fn carry_out(effects: impl IntoIterator<Item = Effect<Reference>>) {
         let mut parcel = Parcel::new();
         let callback = match effect {
             Effect::Registered { callback, name, service } => {
-                parcel.write_token(SERVICE_CALLBACK);
+                parcel.write_marked_token(callback.mark(), SERVICE_CALLBACK);
                 parcel.write_string(&name);
-                Reference::write(&service, Family::Aidl, &mut parcel);
+                Reference::write(&service, Family::Aidl(callback.mark()), &mut parcel);
                 callback
             }
             Effect::Clients { callback, service, has_clients } => {
-                parcel.write_token(CLIENT_CALLBACK);
-                Reference::write(&service, Family::Aidl, &mut parcel);
+                parcel.write_marked_token(callback.mark(), CLIENT_CALLBACK);
+                Reference::write(&service, Family::Aidl(callback.mark()), &mut parcel);
                 parcel.write_i32(i32::from(has_clients));
                 callback
             }

@@ -1,6 +1,6 @@
 //! The manager beside real processes: services come, go and are waited for.
 
-use baton::android::{Reader, Write};
+use baton::android::{Mark, Reader, Write};
 use baton::service_manager::{INTERFACE, Protocol};
 use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process, ServiceManager};
 use baton_broker::{Config, Running};
@@ -219,6 +219,27 @@ fn a_watcher_is_told_of_a_registration() {
     assert_eq!(name.as_deref(), Some("echo"));
     let service = service.expect("the service");
     assert_eq!(service.call(1, &Parcel::from(&b"word"[..])).unwrap().data(), b"word");
+}
+
+/// libbinder takes no request with another mark than its own.
+#[test]
+fn a_callback_is_called_with_the_mark_of_its_client() {
+    for mark in Mark::ALL {
+        let mut world = World::new(Release::Sixteen, Policy::Everyone);
+        let (server, client) = (world.server(), world.server());
+        let (tell, told) = mpsc::channel();
+        let object = client.object(move |request| {
+            let _ = tell.send(Reader::new(request.data()).marked_token());
+            Ok(Parcel::new())
+        });
+        let mut request = Parcel::new();
+        request.write_marked_token(mark, INTERFACE);
+        named("echo", &[object.add()])(&mut request);
+        client.context_manager().unwrap().call(WATCH, &request).unwrap();
+        ServiceManager::find(&server).unwrap().publish("echo", echo(&server)).unwrap();
+        let token = Some((mark, "android.os.IServiceCallback".to_owned()));
+        assert_eq!(told.recv(), Ok(token));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::driver::duplicate_of;
 use crate::parcel::{Object, Parcel};
 use crate::parcels::PARCELS;
 use crate::pool;
+use baton::android::Mark;
 use baton_vm::natives::values::{
     NULL, Outcome, VOID, boolean, byte_range, bytes, call, construct, field, non_null, primitives,
     rust, throw, units, utf16,
@@ -26,8 +27,6 @@ const PARCEL: &str = "Landroid/os/Parcel;";
 const STRICT_MODE: i32 = i32::MIN;
 /// The caller works for itself.
 const NO_WORK_SOURCE: i32 = -1;
-/// The mark of a system parcel, as of Android 11.
-const HEADER: i32 = i32::from_be_bytes(*b"SYST");
 
 /// A read and a write of one number.
 macro_rules! number {
@@ -260,7 +259,8 @@ const TABLE: &[Native] = &[
     (PARCEL, "nativeWriteInterfaceToken", "(ILjava/lang/String;)V", |t, a| {
         let name = units(t, a.reference(1))?;
         numbered(t, a, |parcel| {
-            [STRICT_MODE, NO_WORK_SOURCE, HEADER].into_iter().for_each(|it| parcel.write_i32(it));
+            let header = [STRICT_MODE, NO_WORK_SOURCE, Mark::System.word()];
+            header.into_iter().for_each(|it| parcel.write_i32(it));
             parcel.write_string(Some(&name));
         })?;
         VOID
@@ -325,12 +325,12 @@ fn not_negative(t: &Thread, value: i32) -> Result<usize, Thrown> {
     })
 }
 
-/// Whether a request begins with this interface, in the form of Android 11 and later or in that of
-/// Android 9 and earlier.
+/// Whether a request begins with this interface, in the form of Android 11 and later, with whatever
+/// mark, or in that of Android 9 and earlier.
 fn reads_token(parcel: &mut Parcel, name: &[u16]) -> bool {
     let start = parcel.position();
-    let [_policy, _work_source, header] = [(); 3].map(|()| parcel.read_i32());
-    if header != HEADER {
+    let [_policy, _work_source, mark] = [(); 3].map(|()| parcel.read_i32());
+    if Mark::of(mark).is_none() {
         parcel.set_position(start + size_of::<i32>());
     }
     parcel.read_string().as_deref() == Some(name)
