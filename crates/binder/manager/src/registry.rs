@@ -4,7 +4,9 @@
 //! of its object.
 //!
 //! A lazy service asks to be told whether it has clients (`registerClientCallback`). It counts as
-//! used from each lookup until the next poll, and as long as another process holds it.
+//! used from each lookup until the next poll, and as long as another process holds it. So does one
+//! whose name somebody watched when it was registered. A process asks once for each name, and may
+//! unregister the service and register it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -102,9 +104,9 @@ struct Service<R> {
     entry: Entry<R>,
     stability: i32,
     flags: i32,
-    client_callbacks: Vec<Entry<R>>,
     has_clients: bool,
-    /// A client has looked the service up since the last poll.
+    /// A client has looked the service up since the last poll, or since the service was registered
+    /// if its process is not told of clients yet.
     is_guaranteed: bool,
 }
 
@@ -126,6 +128,8 @@ pub struct Registry<R> {
     services: BTreeMap<String, Service<R>>,
     /// Callbacks for registrations, by the service's name.
     watchers: BTreeMap<String, Vec<Entry<R>>>,
+    /// Callbacks for clients, by the service's name: of the process that registered the name last.
+    client_callbacks: BTreeMap<String, Vec<Entry<R>>>,
     n_entries: BTreeMap<u32, usize>,
     last_id: u64,
 }
@@ -145,13 +149,18 @@ impl<R: Clone> Service<R> {
         }
     }
 
-    /// Tells all client callbacks, if the answer has changed.
-    fn set_has_clients(&mut self, has_clients: bool, effects: &mut Vec<Effect<R>>) {
-        if self.client_callbacks.is_empty() || self.has_clients == has_clients {
+    /// Tells these client callbacks, if the answer has changed.
+    fn set_has_clients(
+        &mut self,
+        has_clients: bool,
+        callbacks: &[Entry<R>],
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        if callbacks.is_empty() || self.has_clients == has_clients {
             return;
         }
         self.has_clients = has_clients;
-        effects.extend(self.client_callbacks.iter().map(|callback| Effect::Clients {
+        effects.extend(callbacks.iter().map(|callback| Effect::Clients {
             callback: callback.reference.clone(),
             service: self.found(),
             has_clients,
@@ -166,6 +175,7 @@ impl<R: Clone + PartialEq> Registry<R> {
             policy,
             services: BTreeMap::new(),
             watchers: BTreeMap::new(),
+            client_callbacks: BTreeMap::new(),
             n_entries: BTreeMap::new(),
             last_id: 0,
         }
@@ -207,26 +217,33 @@ impl<R: Clone + PartialEq> Registry<R> {
             return Err(Refusal::Security("another user has registered this name"));
         }
         self.count(caller)?;
-        let entry = Entry { id, reference: service.reference, caller };
-        let service = Service {
-            entry,
+        let gone = retain(&mut self.client_callbacks, |told, callback| {
+            told != name || callback.caller == caller
+        });
+        gone.into_iter().for_each(|caller| self.uncount(caller));
+        let old = self.services.remove(name);
+        old.iter().for_each(|old| self.uncount(old.entry.caller));
+        let (watchers, callbacks) = (of(&self.watchers, name), of(&self.client_callbacks, name));
+        let mut service = Service {
+            entry: Entry { id, reference: service.reference, caller },
             stability: service.stability,
             flags: service.flags,
-            client_callbacks: Vec::new(),
-            has_clients: false,
-            is_guaranteed: false,
+            has_clients: !callbacks.is_empty() && old.is_some_and(|old| old.has_clients),
+            is_guaranteed: !watchers.is_empty(),
         };
         let found = service.found();
-        if let Some(old) = self.services.insert(name.to_owned(), service) {
-            self.uncount_service(&old);
+        let mut effects = Vec::new();
+        if service.is_guaranteed {
+            service.set_has_clients(true, callbacks, &mut effects);
         }
-        let watchers = self.watchers.get(name).into_iter().flatten();
-        let registered = watchers.map(|watcher| Effect::Registered {
+        self.services.insert(name.to_owned(), service);
+        let registered = watchers.iter().map(|watcher| Effect::Registered {
             callback: watcher.reference.clone(),
             name: name.to_owned(),
             service: found.clone(),
         });
-        Ok(registered.collect())
+        effects.extend(registered);
+        Ok(effects)
     }
 
     /// Looks a service up for a client, which counts as one until the next poll.
@@ -234,7 +251,7 @@ impl<R: Clone + PartialEq> Registry<R> {
         let service = self.services.get_mut(name)?;
         let mut effects = Vec::new();
         service.is_guaranteed = true;
-        service.set_has_clients(true, &mut effects);
+        service.set_has_clients(true, of(&self.client_callbacks, name), &mut effects);
         Some((service.found(), effects))
     }
 
@@ -265,7 +282,7 @@ impl<R: Clone + PartialEq> Registry<R> {
             let lazy = if service.flags & FLAG_IS_LAZY_SERVICE != 0 { ", lazy" } else { "" };
             let caller = service.entry.caller;
             text += &format!("  {name}: {caller}, clients {clients}{lazy}\n");
-            for callback in &service.client_callbacks {
+            for callback in of(&self.client_callbacks, name) {
                 text += &format!("    is told of clients: {}\n", callback.caller);
             }
         }
@@ -331,13 +348,14 @@ impl<R: Clone + PartialEq> Registry<R> {
         self.count(caller)?;
         let service = self.services.get_mut(name).expect("it has been checked");
         let entry = Entry { id, reference: callback.clone(), caller };
-        service.client_callbacks.push(entry);
+        let callbacks = self.client_callbacks.entry(name.to_owned()).or_default();
+        callbacks.push(entry);
         let mut effects = Vec::new();
         if service.has_clients {
             let (service, has_clients) = (service.found(), true);
             effects.push(Effect::Clients { callback, service, has_clients });
         } else if service.is_guaranteed {
-            service.set_has_clients(true, &mut effects);
+            service.set_has_clients(true, callbacks, &mut effects);
         }
         Ok(effects)
     }
@@ -365,7 +383,7 @@ impl<R: Clone + PartialEq> Registry<R> {
 
     /// The objects of the services whose processes are told of clients: see [`Registry::poll`].
     pub fn told_of_clients(&self) -> Vec<(EntryId, R)> {
-        let told = self.services.values().filter(|service| !service.client_callbacks.is_empty());
+        let told = self.client_callbacks.keys().filter_map(|name| self.services.get(name));
         told.map(|service| (service.entry.id, service.entry.reference.clone())).collect()
     }
 
@@ -374,13 +392,14 @@ impl<R: Clone + PartialEq> Registry<R> {
     /// [`Registry::try_unregister`], or `None` if that is not known. A lookup since then counts.
     pub fn poll(&mut self, are_held: &BTreeMap<EntryId, Option<bool>>) -> Vec<Effect<R>> {
         let mut effects = Vec::new();
-        for service in self.services.values_mut() {
-            if service.client_callbacks.is_empty() {
-                service.is_guaranteed = false;
-            } else if let Some(is_held) = are_held.get(&service.entry.id) {
+        for (name, callbacks) in &self.client_callbacks {
+            if let Some(service) = self.services.get_mut(name)
+                && let Some(is_held) = are_held.get(&service.entry.id)
+            {
                 let was_guaranteed = std::mem::take(&mut service.is_guaranteed);
                 if let Some(is_held) = is_held {
-                    service.set_has_clients(*is_held || was_guaranteed, &mut effects);
+                    let has_clients = *is_held || was_guaranteed;
+                    service.set_has_clients(has_clients, callbacks, &mut effects);
                 }
             }
         }
@@ -390,16 +409,12 @@ impl<R: Clone + PartialEq> Registry<R> {
     /// The object of an entry is dead.
     pub fn died(&mut self, id: EntryId) {
         self.retain_watchers(|_, entry| !entry.is(id));
+        let gone = retain(&mut self.client_callbacks, |_, entry| !entry.is(id));
+        gone.into_iter().for_each(|caller| self.uncount(caller));
         let dead = self.services.iter().find(|(_, service)| service.entry.is(id));
         if let Some(name) = dead.map(|(name, _)| name.clone()) {
-            return self.remove_service(&name);
+            self.remove_service(&name);
         }
-        let mut gone = None;
-        for service in self.services.values_mut() {
-            let at = service.client_callbacks.iter().position(|entry| entry.is(id));
-            gone = gone.or(at.map(|at| service.client_callbacks.remove(at).caller));
-        }
-        gone.into_iter().for_each(|caller| self.uncount(caller));
     }
 
     fn check_owner(&self, name: &str, reference: &R, caller: Caller) -> Result<(), Refusal> {
@@ -417,23 +432,13 @@ impl<R: Clone + PartialEq> Registry<R> {
 
     fn remove_service(&mut self, name: &str) {
         if let Some(service) = self.services.remove(name) {
-            self.uncount_service(&service);
+            self.uncount(service.entry.caller);
         }
     }
 
     /// Keeps the watchers that `keep` accepts. Returns how many have gone.
     fn retain_watchers(&mut self, keep: impl Fn(&str, &Entry<R>) -> bool) -> usize {
-        let mut gone = Vec::new();
-        self.watchers.retain(|name, watchers| {
-            watchers.retain(|watcher| {
-                let kept = keep(name, watcher);
-                if !kept {
-                    gone.push(watcher.caller);
-                }
-                kept
-            });
-            !watchers.is_empty()
-        });
+        let gone = retain(&mut self.watchers, keep);
         gone.iter().for_each(|caller| self.uncount(*caller));
         gone.len()
     }
@@ -454,11 +459,24 @@ impl<R: Clone + PartialEq> Registry<R> {
             self.n_entries.remove(&caller.uid);
         }
     }
+}
 
-    fn uncount_service(&mut self, service: &Service<R>) {
-        self.uncount(service.entry.caller);
-        service.client_callbacks.iter().for_each(|entry| self.uncount(entry.caller));
-    }
+/// The callbacks of a name.
+fn of<'a, R>(callbacks: &'a BTreeMap<String, Vec<Entry<R>>>, name: &str) -> &'a [Entry<R>] {
+    callbacks.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Keeps the callbacks that `keep` accepts. Returns the owners of those that have gone.
+fn retain<R>(
+    callbacks: &mut BTreeMap<String, Vec<Entry<R>>>,
+    keep: impl Fn(&str, &Entry<R>) -> bool,
+) -> Vec<Caller> {
+    let mut gone = Vec::new();
+    callbacks.retain(|name, entries| {
+        gone.extend(entries.extract_if(.., |entry| !keep(name, entry)).map(|entry| entry.caller));
+        !entries.is_empty()
+    });
+    gone
 }
 
 /// Whether a service may have this name: the rule of Android's service manager.
@@ -665,28 +683,88 @@ mod tests {
     #[test]
     fn what_happens_while_clients_are_counted_counts_as_well() {
         let mut registry = new(Policy::Everyone);
-        let watched = |registry: &mut Small| {
-            let service = add(registry, "a", OWNER).unwrap();
+        let watched = |registry: &mut Small, caller: Caller| {
+            let service = add(registry, "a", caller).unwrap();
             let id = registry.next_id();
-            registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER).unwrap();
+            registry.watch_clients(id, "a", &caller.pid, 99, caller).unwrap();
             service
         };
         let told = |effects: &[Effect<u32>]| effects.len();
-        let first = watched(&mut registry);
+        let first = watched(&mut registry, OWNER);
         assert_eq!(registry.told_of_clients(), [(first, OWNER.pid)]);
         let nobody = BTreeMap::from([(first, Some(false))]);
         assert_eq!(told(&registry.get("a").unwrap().1), 1);
         assert_eq!(told(&registry.poll(&nobody)), 0, "it was looked up");
         assert_eq!(told(&registry.poll(&nobody)), 1);
-        // Another service of that name.
-        let second = watched(&mut registry);
+        // Another process's service of that name.
+        let second = watched(&mut registry, ROOT);
         assert_eq!(told(&registry.get("a").unwrap().1), 1);
         assert_eq!(told(&registry.poll(&nobody)), 0);
-        let unregistered = registry.try_unregister("a", &OWNER.pid, OWNER, false);
+        let unregistered = registry.try_unregister("a", &ROOT.pid, ROOT, false);
         assert!(unregistered.is_err(), "its lookup counts until its own poll");
         assert_eq!(told(&registry.poll(&BTreeMap::from([(second, Some(false))]))), 0);
-        assert_eq!(registry.try_unregister("a", &OWNER.pid, OWNER, false), Ok(()));
+        assert_eq!(registry.try_unregister("a", &ROOT.pid, ROOT, false), Ok(()));
         assert_eq!(registry.told_of_clients(), []);
+    }
+
+    /// The service's process asks before anybody can look the service up, and after that.
+    #[test]
+    fn a_service_for_which_somebody_waits_is_told_of_a_client() {
+        for is_polled in [false, true] {
+            let mut registry = new(Policy::Everyone);
+            let id = registry.next_id();
+            registry.watch(id, "a", 1, OTHER).unwrap();
+            let service = add(&mut registry, "a", OWNER).unwrap();
+            if is_polled {
+                assert_eq!(registry.poll(&BTreeMap::new()), []);
+            }
+            let told = |has_clients| {
+                let service = found(OWNER.pid);
+                vec![Effect::Clients { callback: 99, service, has_clients }]
+            };
+            let id = registry.next_id();
+            let watched = registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER);
+            assert_eq!(watched, Ok(told(true)), "{is_polled}");
+            let nobody = BTreeMap::from([(service, Some(false))]);
+            assert_eq!(registry.poll(&nobody), []);
+            assert_eq!(registry.poll(&nobody), told(false));
+        }
+    }
+
+    /// libbinder's registrar asks once, and registers a service again if another service of the
+    /// process could not be unregistered.
+    #[test]
+    fn a_service_that_is_registered_again_is_told_of_clients() {
+        for unregisters in [false, true] {
+            let mut registry = new(Policy::Everyone);
+            let callback = {
+                add(&mut registry, "a", OWNER).unwrap();
+                let id = registry.next_id();
+                registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER).unwrap();
+                id
+            };
+            if unregisters {
+                registry.try_unregister("a", &OWNER.pid, OWNER, false).unwrap();
+            }
+            let again = add(&mut registry, "a", OWNER).unwrap();
+            assert_eq!(registry.get("a").unwrap().1.len(), 1, "{unregisters}");
+            let third = add(&mut registry, "a", OWNER).unwrap();
+            assert_eq!(registry.get("a").unwrap().1, [], "it was told");
+            let nobody = BTreeMap::from([(third, Some(false))]);
+            assert_eq!((registry.poll(&nobody).len(), registry.poll(&nobody).len()), (0, 1));
+            registry.died(again);
+            registry.died(third);
+            registry.died(callback);
+            assert!(registry.n_entries.is_empty() && registry.client_callbacks.is_empty());
+        }
+        // Another process's service is not told to this one's callback.
+        let mut registry = new(Policy::Everyone);
+        add(&mut registry, "a", OWNER).unwrap();
+        let id = registry.next_id();
+        registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER).unwrap();
+        add(&mut registry, "a", ROOT).unwrap();
+        assert_eq!(registry.get("a").unwrap().1, []);
+        assert_eq!(registry.n_entries, [(ROOT.uid, 1)].into());
     }
 
     #[test]
