@@ -51,6 +51,11 @@ fn whoever_waits_finds_the_service() {
     assert_eq!(status, Some(0));
     assert!(said.contains("h.e.l.l."), "{said}");
     // The interfaces of services that come with baton are known.
+    // Android's `cmd` takes a reply to a shell command for success, and waits for a result.
+    for code in ["_CMD", "_PID", "_EXT"] {
+        let (status, _, wrong) = run(socket, &["call", "echo", code]);
+        assert!(status == Some(1) && wrong.contains("the call was refused"), "{code}: {wrong}");
+    }
     let (status, said, _) = run(socket, &["call", "echo", "echo", "hello"]);
     assert_eq!((status, said.as_str()), (Some(0), "result: \"hello\"\n"));
     let (_, said, _) = run(socket, &["introspect", "clock"]);

@@ -1,7 +1,7 @@
 //! The broadcast service and its clients.
 
 use baton::android::{Reader, Write};
-use baton::{CountedObject, Parcel, Process, SchedPriority, ServiceManager};
+use baton::{CallError, CountedObject, Errno, Parcel, Process, SchedPriority, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy as Registrars, Release};
 use baton_rt::schedule::set_priority;
@@ -376,6 +376,9 @@ fn malformed_requests_are_refused_by_what_is_wrong_with_them() {
         let said = call(code, interface);
         assert!(said.contains(wrong), "{code}: {said}");
     }
+    // Android's `cmd` takes a reply for success, and waits for a result.
+    let shell_command = service.call(u32::from_be_bytes(*b"_CMD"), &Parcel::new());
+    assert_eq!(shell_command.err(), Some(CallError::Refused(Errno::NOSYS)));
     let refused = client.register(IntentFilter::default(), None, None, |_| {}).unwrap_err();
     assert!(refused.to_string().contains("no action"), "{refused}");
     let mut intent = Intent::new("a");

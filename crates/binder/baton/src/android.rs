@@ -20,6 +20,10 @@ const HAS_REPLY_HEADER: i32 = -128;
 const HAS_NOTED_OPERATIONS_HEADER: i32 = -127;
 /// An exception that has a number of its service's.
 const SERVICE_SPECIFIC: i32 = -8;
+/// The highest code of an interface's method. Beyond it are transactions of every object, such as
+/// `_DMP` and the shell command `_CMD`, which have no token. Their callers take a reply for success:
+/// an object that does not know one lets the transaction fail.
+pub const LAST_CALL: u32 = 0x00ff_ffff;
 /// The stability that follows a null object.
 const NO_STABILITY: i32 = 0;
 /// The stability that follows an object of the system, which callers of the same version of the

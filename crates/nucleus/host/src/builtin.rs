@@ -10,7 +10,7 @@
 use crate::call::Call;
 use crate::service::{Service, Stays};
 use baton::Parcel;
-use baton::android::{Reader, Write};
+use baton::android::{LAST_CALL, Reader, Write};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -43,12 +43,23 @@ enum Exception {
 
 type Answer = Result<Parcel, Exception>;
 
+/// A dump, of which these services have none.
+const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
+
 /// Checks the token, lets the method answer, and writes the status.
+///
+/// # Errors
+/// `ENOSYS`: no method of an interface has this code.
 fn answer(
     call: &Call<'_>,
     interface: &str,
     method: impl FnOnce(u32, &mut Reader<'_>) -> Answer,
 ) -> Result<Parcel, Errno> {
+    match call.code() {
+        DUMP => return Ok(Parcel::new()),
+        code if code > LAST_CALL => return Err(Errno::NOSYS),
+        _ => {}
+    }
     let mut reader = Reader::new(call.data());
     let answer = match reader.token().as_deref() {
         Some(token) if token == interface => method(call.code(), &mut reader),

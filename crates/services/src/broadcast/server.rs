@@ -29,7 +29,7 @@ use super::token::Tokens;
 use crate::dump::Dumps;
 use crate::intent::flags::RECEIVER_FOREGROUND;
 use crate::intent::{ComponentName, FilterError, Manifest, Policy};
-use baton::android::Write;
+use baton::android::{LAST_CALL, Write};
 use baton::{Errno, Handle, Object, Parcel, Process};
 use baton_rt::schedule::set_priority;
 use baton_shm::lock::Lock;
@@ -622,6 +622,7 @@ fn serve(shared: &Arc<Shared>, request: &baton::Request<'_>) -> Result<Parcel, E
             shared.dumps.write(request.sender().1, to, shared.report().to_string())?;
             return Ok(reply);
         }
+        code if code > LAST_CALL => return Err(Errno::NOSYS),
         _ => {}
     }
     reply.write_i32(0);
