@@ -21,8 +21,8 @@ const HAS_NOTED_OPERATIONS_HEADER: i32 = -127;
 /// An exception that has a number of its service's.
 const SERVICE_SPECIFIC: i32 = -8;
 /// The highest code of an interface's method. Beyond it are transactions of every object, such as
-/// `_DMP` and the shell command `_CMD`, which have no token. Their callers take a reply for success:
-/// an object that does not know one lets the transaction fail.
+/// `_DMP` and the shell command `_CMD`, which have no token. A caller takes any reply for success,
+/// so an object lets a transaction fail that it does not know.
 pub const LAST_CALL: u32 = 0x00ff_ffff;
 /// The stability that follows a null object.
 const NO_STABILITY: i32 = 0;

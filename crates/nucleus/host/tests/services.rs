@@ -1,13 +1,14 @@
 //! Hosted services as their clients see them, and as they see each other.
 mod support;
 
+use baton::android::Mark;
 use baton::{CallError, Parcel, Process};
 use baton_driver::observer::Observer;
 use baton_host::{Call, Host, Running, Service, Stays, Target};
 use rustix::io::Errno;
 use std::sync::mpsc;
 use std::thread;
-use support::{Broker, find, serve_manager};
+use support::{Broker, find, serve_manager, serve_marked_manager};
 
 /// Answers with the request, each byte plus one.
 fn add_one(call: &mut Call<'_>) -> Result<Parcel, Errno> {
@@ -380,5 +381,19 @@ fn many_callers_of_all_kinds_are_answered() {
         }
     });
     running.close();
+    manager.close();
+}
+
+#[test]
+fn services_are_found_at_a_manager_with_another_mark() {
+    let broker = Broker::start();
+    let manager = serve_marked_manager(&broker, Mark::Unknown);
+    let (server, client) = (broker.open(), broker.open());
+    let object = server.object(|_| Ok(Parcel::new())).add();
+    baton_host::manager::add(&server, "a", object).unwrap();
+    for (name, is_there) in [("a", true), ("b", false)] {
+        let found = baton_host::manager::find(&client, name).unwrap();
+        assert_eq!(found.is_some(), is_there, "{name}");
+    }
     manager.close();
 }

@@ -1,7 +1,7 @@
 //! A broker for one test, and a service manager.
 #![allow(dead_code)]
 
-use baton::android::{Reader, Write};
+use baton::android::{Mark, Reader, Write};
 use baton::{Handle, Parcel, Process, Request};
 use baton_broker::{Config, Running};
 use baton_host::manager;
@@ -30,18 +30,23 @@ impl Broker {
     }
 }
 
-fn token_and_name(data: &[u8]) -> Option<String> {
-    let mut reader = Reader::new(data);
-    assert_eq!(reader.token()?, manager::INTERFACE);
-    reader.string()
-}
-
 /// Serves `addService` and `checkService2` until its process is closed.
 pub fn serve_manager(broker: &Broker) -> Process {
+    serve_marked_manager(broker, Mark::System)
+}
+
+/// Like [`serve_manager`], for requests with this mark alone.
+pub fn serve_marked_manager(broker: &Broker, mark: Mark) -> Process {
     let process = broker.open();
     let services: Mutex<HashMap<String, Handle>> = Mutex::default();
     let object = process
         .object(move |request: &Request<'_>| {
+            let mut reader = Reader::new(request.data());
+            let (its, interface) = reader.marked_token().ok_or(Errno::INVAL)?;
+            if its != mark {
+                return Err(Errno::PERM);
+            }
+            assert_eq!(interface, manager::INTERFACE);
             let mut reply = Parcel::new();
             reply.write_i32(0);
             let mut services = services.lock().unwrap();
@@ -50,7 +55,7 @@ pub fn serve_manager(broker: &Broker) -> Process {
                 services.keys().for_each(|name| reply.write_string(name));
                 return Ok(reply);
             }
-            let name = token_and_name(request.data()).ok_or(Errno::INVAL)?;
+            let name = reader.string().ok_or(Errno::INVAL)?;
             match request.code() {
                 manager::ADD => {
                     let handle = request.received.handle(0).ok_or(Errno::INVAL)?;
