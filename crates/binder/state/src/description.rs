@@ -10,6 +10,7 @@ pub use crate::node::Counts;
 use crate::process::State;
 use crate::thread::Thread;
 use crate::work::{Tid, Todo, Work};
+use baton_abi::control::Strength;
 
 /// `BINDER_LOOPER_STATE_`, as the kernel's logs show them.
 const REGISTERED: u32 = 0x01;
@@ -170,13 +171,21 @@ impl State {
         });
         let mut nodes: Vec<_> = nodes.collect();
         nodes.sort_unstable_by_key(|node| node.node);
-        let references = self.references.iter().map(|(handle, reference)| ReferenceDescription {
-            handle,
-            owner: reference.owner.0,
-            node: reference.node.0,
-            is_dead: reference.dead,
-            counts: reference.counts,
-            has_death_notice: reference.death.is_some(),
+        let references = self.references.iter().map(|(handle, reference)| {
+            let (mut counts, pinned) = (reference.counts, self.pinned(handle, Strength::Strong));
+            // The count that keeps handle 0 stands for a program that has none: the node's owner
+            // lists such a process as a holder.
+            if counts.strong > pinned || counts.weak > 0 {
+                counts.strong = counts.strong.saturating_sub(pinned);
+            }
+            ReferenceDescription {
+                handle,
+                owner: reference.owner.0,
+                node: reference.node.0,
+                is_dead: reference.dead,
+                counts,
+                has_death_notice: reference.death.is_some(),
+            }
         });
         let mut references: Vec<_> = references.collect();
         references.sort_unstable_by_key(|reference| reference.handle);

@@ -304,6 +304,24 @@ mod tests {
     }
 
     #[test]
+    fn what_keeps_handle_0_is_no_count_of_the_program() {
+        let mut state = process();
+        let (node, ticket, strength) = (NodeId(1), TicketId(1), Strength::Strong);
+        let objects = vec![Granted { owner: OTHER, node, strength, flags: 0, manages: true }];
+        state.event(Event::Ticket { from: ProcessId::BROKER, ticket, objects });
+        assert_eq!(state.set_manager(ticket), Some(Manager::Known));
+        let counts = |state: &State| {
+            let counts = state.describe().references[0].counts;
+            (counts.strong, counts.weak)
+        };
+        assert_eq!(counts(&state), (1, 0), "the process is a holder");
+        for (strength, expected) in [(Strength::Weak, (0, 1)), (Strength::Strong, (1, 1))] {
+            assert!(state.increase_manager(strength));
+            assert_eq!(counts(&state), expected);
+        }
+    }
+
+    #[test]
     fn tickets_that_are_cancelled_or_disowned_leave_nothing() {
         let mut state = process();
         for ticket in 1..=10_000 {
