@@ -18,14 +18,12 @@ LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm \
 	bench/peers/log/build bench/vm/build scripts/coverage-conformance scripts/demo scripts/demo-bench \
-	scripts/has-32-bit scripts/install scripts/setup scripts/with-binder tests/binderfs/rootless \
-	tests/binderfs/run tests/clients/build \
-	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
-	tests/package/run \
+	scripts/has-32-bit scripts/install scripts/setup scripts/with-binder tests/aarch64/run \
+	tests/binderfs/rootless tests/binderfs/run tests/clients/build tests/clients/run \
+	tests/containers/run tests/docs/run tests/examples/run tests/host/run tests/package/run \
 	tests/programs/run tests/rsbinder/broadcasts tests/rsbinder/build tests/rsbinder/call \
 	tests/rsbinder/run tests/vm/compare tests/vm/debian-source tests/vm/run tests/vm/soak \
-	tests/vm/suites \
-	crates/vm/dex/tests/golden/make scripts/vm-library tools/binder-vm
+	tests/vm/suites crates/vm/dex/tests/golden/make scripts/vm-library tools/binder-vm
 
 .PHONY: help
 help:
@@ -38,6 +36,8 @@ help:
 #: make deb           build the Debian packages: target/debian
 #: make test          all tests
 #: make test-package  the packages and `cargo install` in a fresh Debian
+#: make test-aarch64  for aarch64: all of it compiles, and tests run on an emulated machine
+#: make test-musl     the crate baton in static programs with musl
 #: make test-vm       some of ART's run-tests and of JUnit suites on `baton dalvikvm`; all:
 #:                    tests/vm/run -a, tests/vm/suites -a, tests/vm/soak 1000000000
 #: make test-hostile  what strangers may do to others, and whether these survive: HOSTILE=
@@ -198,6 +198,19 @@ test-docs: conformance-programs
 test-package: deb
 	@echo 'test: packages in a fresh Debian'
 	@tests/package/run
+
+# A cross compiler, an emulator, and minutes: not part of `make test`.
+.PHONY: test-aarch64
+test-aarch64:
+	@echo 'test: aarch64'
+	@tests/aarch64/run
+
+# A target of rustup's, and not part of `make test`.
+.PHONY: test-musl
+test-musl:
+	@echo 'test: the crate baton with musl'
+	@$(CARGO) test --quiet --target $(shell uname -m)-unknown-linux-musl \
+		--package baton --package baton-shm --package baton-state
 
 # HOSTILE=: which attacks, and --long for as large as the machine's limits allow.
 test-hostile:

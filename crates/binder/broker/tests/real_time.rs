@@ -9,6 +9,7 @@ use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::Limits;
 use baton_broker::state::{Effect, Thread};
+use baton_shm::schedule;
 use rustix::io::Errno;
 use std::sync::mpsc;
 use std::thread;
@@ -19,13 +20,7 @@ const PRIORITY: SchedPriority = SchedPriority::fifo(20);
 
 /// Policy and priority of a thread, with its reset-on-fork flag.
 fn scheduled(tid: u32) -> (i32, i32) {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: asks about a thread, and fills a structure of ours.
-    let policy = unsafe {
-        libc::sched_getparam(tid.cast_signed(), &mut parameters);
-        libc::sched_getscheduler(tid.cast_signed())
-    };
-    (policy, parameters.sched_priority)
+    (schedule::policy(tid).unwrap(), schedule::priority(tid).unwrap())
 }
 
 /// A thread that waits until this value is dropped.
@@ -40,11 +35,9 @@ impl WaitingThread {
         let (told, tid) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         thread::spawn(move || {
-            let parameters = libc::sched_param { sched_priority: priority };
-            // SAFETY: changes the scheduling of the calling thread, from a structure of ours.
-            let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+            let is_set = schedule::set(0, policy, priority).is_ok();
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            told.send((set == 0).then_some(tid)).unwrap();
+            told.send(is_set.then_some(tid)).unwrap();
             let _: Result<(), _> = ends.recv();
         });
         let tid = tid.recv().unwrap();

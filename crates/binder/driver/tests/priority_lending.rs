@@ -7,6 +7,7 @@ mod support;
 
 use baton::{CallError, Handle, Parcel, Process};
 use baton_driver::observer::Observer;
+use baton_shm::schedule;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CpuSet};
@@ -54,9 +55,7 @@ fn main() {
 
 fn become_real_time(priority: i32) -> bool {
     let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 fn on_one_processor() {

@@ -10,6 +10,7 @@ use baton_abi::control::{LaneReport, ProcessReport};
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::{Config, Running};
 use baton_driver::observer::Observer;
+use baton_shm::schedule;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -98,19 +99,12 @@ fn main() {
 
 /// Policy and priority of the calling thread.
 fn sched_priority() -> [i32; 2] {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: asks about the calling thread, and fills a structure of ours.
-    let policy = unsafe {
-        libc::sched_getparam(0, &mut parameters);
-        libc::sched_getscheduler(0)
-    };
-    [policy & !libc::SCHED_RESET_ON_FORK, parameters.sched_priority]
+    let policy = schedule::policy(0).unwrap() & !libc::SCHED_RESET_ON_FORK;
+    [policy, schedule::priority(0).unwrap()]
 }
 
 fn become_real_time(policy: i32, priority: i32) -> bool {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 fn become_ordinary() {

@@ -9,6 +9,7 @@ mod service;
 mod support;
 
 use baton::{Parcel, Process, RECEIVE_BYTES, Received};
+use baton_shm::schedule;
 use rustix::process::{Resource, Rlimit};
 use service::{client_of, manage};
 use std::process::Command;
@@ -44,9 +45,7 @@ fn main() {
 
 fn become_real_time(priority: i32) -> bool {
     let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 /// Bytes of maps of this file that are there and locked.

@@ -10,6 +10,7 @@
 mod support;
 
 use baton::{Parcel, Process};
+use baton_shm::schedule;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
@@ -96,14 +97,11 @@ fn main() {
 
 fn become_real_time(priority: i32) -> bool {
     let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 fn is_real_time() -> bool {
-    // SAFETY: asks about the calling thread, and touches no memory.
-    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO }
+    schedule::policy(0).unwrap() & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
 }
 
 /// Makes series of calls, with `mark` before the first and after each, until that is true. False if

@@ -59,9 +59,7 @@ impl Stage {
 
 fn become_real_time(priority: i32) -> bool {
     let policy = if priority == ORDINARY { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes the scheduling of the calling thread, from a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 /// Returns once a thread sleeps in the kernel.

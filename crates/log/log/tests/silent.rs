@@ -4,6 +4,7 @@
 mod support;
 
 use baton_log::{Buffer, Content, Item, Loss, Priority, Reader};
+use baton_shm::schedule;
 use std::time::Duration;
 use support::{Process, open, say, task};
 
@@ -13,10 +14,7 @@ const N_RECORDS: u32 = 1500;
 const LAST: &[u8] = b"last";
 
 fn become_real_time() -> bool {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the pointer is to a local structure, and the change is to the calling thread's
-    // policy.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+    schedule::set(0, libc::SCHED_FIFO, 1).is_ok()
 }
 
 /// Lets the kernel end the process at any system call of this thread, except the one that ends it.

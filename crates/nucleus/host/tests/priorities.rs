@@ -4,6 +4,7 @@ mod support;
 
 use baton::{Parcel, Process, priority_changed};
 use baton_host::{Call, Host, Running};
+use baton_shm::schedule;
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
@@ -22,12 +23,7 @@ impl Caller {
     fn apply(self) -> bool {
         let became = match self {
             Caller::Nice(value) => rustix::process::setpriority_process(None, value).is_ok(),
-            Caller::Fifo(priority) => {
-                let parameters = libc::sched_param { sched_priority: priority };
-                // SAFETY: the pointer is to a local structure, and the change is to the calling
-                // thread's policy.
-                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
-            }
+            Caller::Fifo(priority) => schedule::set(0, libc::SCHED_FIFO, priority).is_ok(),
         };
         priority_changed();
         became

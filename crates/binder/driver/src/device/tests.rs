@@ -11,6 +11,7 @@ use crate::sys::user::Source;
 use baton::{Parcel, Process};
 use baton_abi::control::{NodeId, ProcessId, Reply, Request};
 use baton_abi::uapi::*;
+use baton_shm::schedule;
 use baton_shm::sync::AtomicU32;
 use baton_state::State;
 use baton_state::thread::Thread;
@@ -41,9 +42,7 @@ const LOOKS: usize = 100_000;
 const ATTEMPTS: usize = 5;
 
 fn become_real_time() -> bool {
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+    schedule::set(0, libc::SCHED_FIFO, PRIORITY).is_ok()
 }
 
 /// A single unusual step of a looper.

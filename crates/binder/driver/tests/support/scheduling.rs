@@ -1,21 +1,16 @@
 //! Policies and priorities of the calling thread.
 
+use baton_shm::schedule;
+
 /// Policy and priority of the calling thread.
 pub fn sched_priority() -> [i32; 2] {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: asks about the calling thread, and fills a structure of ours.
-    let policy = unsafe {
-        libc::sched_getparam(0, &mut parameters);
-        libc::sched_getscheduler(0)
-    };
-    [policy & !libc::SCHED_RESET_ON_FORK, parameters.sched_priority]
+    let policy = schedule::policy(0).unwrap() & !libc::SCHED_RESET_ON_FORK;
+    [policy, schedule::priority(0).unwrap()]
 }
 
 /// False where the machine does not let us.
 pub fn become_real_time(policy: i32, priority: i32) -> bool {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    schedule::set(0, policy, priority).is_ok()
 }
 
 /// Whether this machine lets us have a real-time priority.
