@@ -9,7 +9,8 @@ use crate::simulation;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 
-/// The kernel's `struct sched_param`. That of musl is longer, and its functions do nothing but fail.
+/// The kernel's `struct sched_param`. That of musl is longer, and musl's functions do nothing but
+/// fail.
 type SchedParam = i32;
 
 /// How a thread is scheduled, as one system call shows it.
