@@ -79,8 +79,11 @@ fn a_hung_call_and_one_that_waits_are_seen_at_both_ends() {
     let waiting = call(&theirs, 8, 4);
 
     let mut processes = described(broker.socket());
-    // The other caller may not have sent yet.
-    while calls(&processes, End::Client).len() < 2 {
+    // The other caller may not have sent yet, or not all of its request.
+    let n_sent = |processes: &[ProcessReport]| {
+        calls(processes, End::Client).iter().filter(|(_, call)| call.request.is_some()).count()
+    };
+    while n_sent(&processes) < 2 {
         processes = described(broker.socket());
     }
     let (waits, serves) = (calls(&processes, End::Client), calls(&processes, End::Server));

@@ -208,6 +208,13 @@ impl Thread {
         self.stack.iter().any(|frame| matches!(frame, Frame::Calling(_)))
     }
 
+    /// Whether it waits on this lane further out than what it serves: the transaction that it
+    /// serves came to it on the lane of its own call.
+    pub fn calls_further_out_on(&self, via: LaneId) -> bool {
+        let is_it = |frame: &Frame| matches!(frame, Frame::Calling(calling) if calling.via == via);
+        self.stack.iter().any(is_it)
+    }
+
     /// How many two-way transactions it has to answer.
     pub fn served(&self) -> usize {
         self.stack.iter().filter(|frame| matches!(frame, Frame::Serving(_))).count()

@@ -383,7 +383,7 @@ impl Engine {
                 if let Some((kind, errno)) = refused {
                     // The kernel installs descriptors at the read, when the call has been sent.
                     let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
-                    if !self.answer(via, kind, Some(errno), code) {
+                    if !self.answer(via, false, kind, Some(errno), code) {
                         areas.outbox().give_back();
                     }
                 }

@@ -15,19 +15,33 @@ use baton_state::work::Tid;
 use rustix::io::Errno;
 
 impl Engine {
-    /// Posts an error in place of a reply. False if the caller has left.
-    pub(crate) fn answer(&self, via: LaneId, kind: Kind, errno: Option<Errno>, code: u32) -> bool {
+    /// Posts an error in place of a reply. `is_nested` and result as of [`Engine::post_answer`].
+    pub(crate) fn answer(
+        &self,
+        via: LaneId,
+        is_nested: bool,
+        kind: Kind,
+        errno: Option<Errno>,
+        code: u32,
+    ) -> bool {
         let param = errno.map_or(0, |errno| -errno.raw_os_error());
         let message = Message { kind: kind as u32, code, param, ..Message::default() };
-        self.post_answer(via, &message, |_| {})
+        self.post_answer(via, is_nested, &message, |_| {})
     }
 
-    /// Posts a reply, or an error in its place, to the caller on a lane. False if the caller has
+    /// Posts a reply, or an error in its place, to the caller on a lane. `is_nested`: the thread
+    /// goes on to serve the lane, where its own call waits further out. False if the caller has
     /// left.
-    pub fn post_answer(&self, via: LaneId, message: &Message, body: impl FnOnce(View<'_>)) -> bool {
+    pub fn post_answer(
+        &self,
+        via: LaneId,
+        is_nested: bool,
+        message: &Message,
+        body: impl FnOnce(View<'_>),
+    ) -> bool {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };
-        if channel.end == End::Server {
+        if channel.end == End::Server && !is_nested {
             channel.end_serving(via.lane);
         }
         let owed = channel.owed(via.lane);
@@ -175,7 +189,7 @@ impl Engine {
         )?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken
-            && !self.answer(via, kind, Some(errno), AT_THE_DOOR)
+            && !self.answer(via, true, kind, Some(errno), AT_THE_DOOR)
         {
             self.caller_has_left(state, tid, via);
         }

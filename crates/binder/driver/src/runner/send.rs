@@ -252,13 +252,14 @@ impl Engine {
             Ok((ready, outgoing)) => {
                 // The completion of a reply is queued before any work that the reply causes.
                 let Ready { via, token, completion, .. } = ready;
+                let is_nested = state.thread(tid).calls_further_out_on(via);
                 let pinned = state.departed(tid, departure, via, token, completion);
                 if kind == Kind::Request {
                     self.expect_answer(&ready);
                 }
                 self.unlock(state);
                 match kind {
-                    Kind::Reply => self.post_reply(tid, &ready, &outgoing),
+                    Kind::Reply => self.post_reply(tid, &ready, is_nested, &outgoing),
                     Kind::OneWay => {}
                     _ => self.post_call(tid, &ready, nested.is_some(), &outgoing),
                 }
@@ -285,7 +286,8 @@ impl Engine {
     ) {
         match reply_to {
             Some(via) => {
-                let posted = self.answer(via, refusal.kind(), Some(refusal.errno), 0);
+                let is_nested = state.thread(tid).calls_further_out_on(via);
+                let posted = self.answer(via, is_nested, refusal.kind(), Some(refusal.errno), 0);
                 state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(state, tid, via);
@@ -418,9 +420,10 @@ impl Engine {
         (0, self.user_entry().into_iter().collect())
     }
 
-    fn post_reply(&self, tid: Tid, ready: &Ready, outgoing: &Outgoing<'_>) {
+    /// `is_nested` as of [`Engine::post_answer`].
+    fn post_reply(&self, tid: Tid, ready: &Ready, is_nested: bool, outgoing: &Outgoing<'_>) {
         let Ready { via, message, .. } = ready;
-        if !self.post_answer(*via, message, |area| outgoing.write(ready, area, 0)) {
+        if !self.post_answer(*via, is_nested, message, |area| outgoing.write(ready, area, 0)) {
             self.cancel(ready);
             self.with_state(|state| {
                 ready.take_back(state);
