@@ -205,7 +205,8 @@ impl ServiceManager {
         Ok(ServiceManager { handle, protocol, mark, longest: None })
     }
 
-    /// What it speaks. Its services are called in the same form: see [`ServiceManager::request`].
+    /// The protocol of the manager. Its services are called in the same form: see
+    /// [`ServiceManager::request`].
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }

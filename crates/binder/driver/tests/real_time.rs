@@ -3,6 +3,9 @@
 //!
 //! It starts this very program again for some of its processes; hence a `main` of its own.
 
+#[path = "support/scheduling.rs"]
+#[allow(dead_code, reason = "other tests ask more")]
+mod scheduling;
 mod support;
 
 use baton::{Handle, Parcel, Process, Request, priority_changed};
@@ -10,9 +13,9 @@ use baton_abi::control::{LaneReport, ProcessReport};
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::{Config, Running};
 use baton_driver::observer::Observer;
-use baton_shm::schedule;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use scheduling::{become_real_time, bytes, sched_priority};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -97,22 +100,8 @@ fn main() {
     }
 }
 
-/// Policy and priority of the calling thread.
-fn sched_priority() -> [i32; 2] {
-    let policy = schedule::policy(0).unwrap() & !libc::SCHED_RESET_ON_FORK;
-    [policy, schedule::priority(0).unwrap()]
-}
-
-fn become_real_time(policy: i32, priority: i32) -> bool {
-    schedule::set(0, policy, priority).is_ok()
-}
-
 fn become_ordinary() {
     assert!(become_real_time(libc::SCHED_OTHER, 0));
-}
-
-fn bytes(priority: [i32; 2]) -> Vec<u8> {
-    priority.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 fn answer_priority(_: &Request<'_>) -> Result<Parcel, Errno> {

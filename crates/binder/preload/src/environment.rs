@@ -94,7 +94,7 @@ pub unsafe fn complete<T>(environment: StringArray, execute: impl FnOnce(StringA
 /// The variables of an environment.
 ///
 /// # Safety
-/// It is null or an array of C strings, and stays.
+/// The environment is null or an array of C strings, and stays.
 unsafe fn variables<'a>(environment: StringArray) -> impl Iterator<Item = &'a CStr> {
     let mut next = environment;
     std::iter::from_fn(move || {

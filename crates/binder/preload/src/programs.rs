@@ -152,16 +152,7 @@ executes! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, words: StringArray) -> c_int {
     // SAFETY: the caller's arguments, and the environment that the function takes.
-    unsafe {
-        check(path);
-        environment::complete(environ, |environment| {
-            if environment == environ {
-                real::execv(path, words)
-            } else {
-                real::execve(path, words, environment)
-            }
-        })
-    }
+    unsafe { execve(path, words, environ) }
 }
 
 /// Interposes the C library's function of this name.
@@ -171,14 +162,5 @@ pub unsafe extern "C" fn execv(path: *const c_char, words: StringArray) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, words: StringArray) -> c_int {
     // SAFETY: as above.
-    unsafe {
-        check_in_path(file);
-        environment::complete(environ, |environment| {
-            if environment == environ {
-                real::execvp(file, words)
-            } else {
-                real::execvpe(file, words, environment)
-            }
-        })
-    }
+    unsafe { execvpe(file, words, environ) }
 }

@@ -243,8 +243,6 @@ real! {
     thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int,
         else THRD_ERROR;
     execve(path: *const c_char, words: StringArray, environment: StringArray) -> c_int, else -1;
-    execv(path: *const c_char, words: StringArray) -> c_int, else -1;
-    execvp(file: *const c_char, words: StringArray) -> c_int, else -1;
     execvpe(file: *const c_char, words: StringArray, environment: StringArray) -> c_int, else -1;
     posix_spawn(
         child: *mut pid_t,

@@ -49,7 +49,7 @@ impl Engine {
             // The lane's next caller finds an empty mailbox.
             lane.inbox().reset();
         }
-        let left_too = owes && !self.answer(via, waits, Kind::Dead, None, 0);
+        let left_too = owes && !self.answer(via, false, Kind::Dead, None, 0);
         match channel.end {
             End::Server => {
                 channel.end_serving(via.lane);

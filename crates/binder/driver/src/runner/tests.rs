@@ -1034,13 +1034,11 @@ fn only_the_owner_of_a_lane_takes_its_requests() {
     }
 }
 
-/// A thread that serves a lane calls back on it, and a call comes to it there. Until the first
-/// request is answered nobody else takes what lies on the lane.
+/// A thread that serves a lane calls back on it, and a call comes to it there, which is answered,
+/// answered by an error, or not even taken in. Until the first request is answered nobody else
+/// takes what lies on the lane.
 #[test]
 fn a_lane_is_served_until_its_first_request_is_answered() {
-    let broker = broker();
-    let (server, client, channel) = channel(&broker);
-    let theirs = other_end(&server, &channel);
     let outgoing = || {
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         Ok(Outgoing { code: 1, flags: 0, data, offsets: &[], sent })
@@ -1050,38 +1048,50 @@ fn a_lane_is_served_until_its_first_request_is_answered() {
         while state.next_return(tid(), true).is_some() {}
         state.thread(tid()).served() - served
     };
-    let mut state = server.lock();
-    state.buffers.map(MAX_PAYLOAD_BYTES);
-    state.enter_looper(tid());
-    state.thread(tid()).return_once = false;
-    server.unlock(state);
-    client.send(tid(), Target::Handle(0), 0, (0, 0), outgoing());
-    let lane = client.lock().thread(tid()).calls_on().unwrap().via.lane;
-    let (ours, via) = (channel.lane(lane as usize).unwrap(), theirs.via(lane as usize));
-    let request = theirs.lane(lane as usize).unwrap().header();
-    let mut state = server.lock();
-    server.accept_first(&mut state);
-    assert_eq!(serve(&mut state), 1);
-    let (peer, handle, token) = (theirs.peer, None, 1);
-    state.adopt_call(tid(), Calling { via, peer, handle, token, owns_lane: false, dead: false });
-    let caller = ChainEntry { process: peer.0, token: 2 };
-    let chain_at = request.parts().unwrap().chain_at;
-    ours.post(&request, |area| area.write(chain_at, bytes_of(&caller)));
-    assert!(server.accept_answer(&mut state, tid()));
-    assert_eq!(serve(&mut state), 1, "the request goes to the thread that waits");
-    server.unlock(state);
-    server.send(tid(), Target::Reply, 0, (0, 0), outgoing());
-    assert!(theirs.is_served(lane));
-    ours.inbox().clear();
-    let mut state = server.lock();
-    ours.post(&Message { kind: Kind::Reply as u32, ..Message::default() }, |_| {});
-    assert!(server.accept_answer(&mut state, tid()));
-    assert_eq!(serve(&mut state), 0);
-    server.unlock(state);
-    server.send(tid(), Target::Reply, 0, (0, 0), outgoing());
-    assert!(!theirs.is_served(lane));
-    client.close();
-    server.close();
+    for (bytes, nested_answer) in
+        [(0, Some(outgoing())), (0, Some(Err(Errno::FAULT))), (MAX_PAYLOAD_BYTES / 2, None)]
+    {
+        let case = nested_answer.as_ref().map(Result::is_ok);
+        let broker = broker();
+        let (server, client, channel) = channel(&broker);
+        let theirs = other_end(&server, &channel);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES / 4);
+        state.enter_looper(tid());
+        state.thread(tid()).return_once = false;
+        server.unlock(state);
+        client.send(tid(), Target::Handle(0), 0, (0, 0), outgoing());
+        let lane = client.lock().thread(tid()).calls_on().unwrap().via.lane;
+        let (ours, via) = (channel.lane(lane as usize).unwrap(), theirs.via(lane as usize));
+        let mut request = theirs.lane(lane as usize).unwrap().header();
+        let mut state = server.lock();
+        server.accept_first(&mut state);
+        assert_eq!(serve(&mut state), 1);
+        let (peer, handle, token, owns_lane) = (theirs.peer, None, 1, false);
+        state.adopt_call(tid(), Calling { via, peer, handle, token, owns_lane, dead: false });
+        let caller = ChainEntry { process: peer.0, token: 2 };
+        request.data_bytes = bytes as u32;
+        let chain_at = request.parts().unwrap().chain_at;
+        ours.post(&request, |area| area.write(chain_at, bytes_of(&caller)));
+        assert!(server.accept_answer(&mut state, tid()));
+        assert_eq!(serve(&mut state), usize::from(nested_answer.is_some()), "{case:?}");
+        server.unlock(state);
+        if let Some(answer) = nested_answer {
+            server.send(tid(), Target::Reply, 0, (0, 0), answer);
+        }
+        assert!(!ours.inbox().is_empty(), "{case:?}: it is answered");
+        assert!(theirs.is_served(lane), "{case:?}");
+        ours.inbox().clear();
+        let mut state = server.lock();
+        ours.post(&Message { kind: Kind::Reply as u32, ..Message::default() }, |_| {});
+        assert!(server.accept_answer(&mut state, tid()));
+        assert_eq!(serve(&mut state), 0);
+        server.unlock(state);
+        server.send(tid(), Target::Reply, 0, (0, 0), outgoing());
+        assert!(!theirs.is_served(lane), "{case:?}");
+        client.close();
+        server.close();
+    }
 }
 
 /// The pool's other looper is with its program while work waits: it lacks a processor, or waits for
