@@ -13,6 +13,7 @@ use baton_abi::control::{LaneReport, ProcessReport};
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::{Config, Running};
 use baton_driver::observer::Observer;
+use baton_shm::schedule;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use scheduling::{become_real_time, bytes, sched_priority};
@@ -469,8 +470,8 @@ struct OneWayServer {
     by: Mutex<Receiver<ThreadId>>,
     /// Opens the gate for one transaction.
     gate: Sender<()>,
-    /// One transaction waits at the gate.
-    waits: Mutex<Receiver<()>>,
+    /// One transaction waits at the gate, on this thread.
+    waits: Mutex<Receiver<u32>>,
 }
 
 impl OneWayServer {
@@ -485,7 +486,7 @@ impl OneWayServer {
             .object(move |request| {
                 let begun = sched_priority();
                 if request.code() == HOLD {
-                    begins.send(()).unwrap();
+                    begins.send(baton_shm::thread::id()).unwrap();
                     opened.lock().unwrap().recv().unwrap();
                 }
                 tell_by.send(thread::current().id()).unwrap();
@@ -511,8 +512,9 @@ impl OneWayServer {
         self.by.lock().unwrap().recv_timeout(LONG).expect("a transaction is served")
     }
 
-    fn await_held(&self) {
-        self.waits.lock().unwrap().recv_timeout(LONG).expect("a transaction is held");
+    /// The thread on which the transaction waits.
+    fn await_held(&self) -> u32 {
+        self.waits.lock().unwrap().recv_timeout(LONG).expect("a transaction is held")
     }
 }
 
@@ -563,13 +565,14 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
     server.next();
     let (ordinary, fifo) = ([libc::SCHED_OTHER, 0], |priority| [libc::SCHED_FIFO, priority]);
     send(&manager, HOLD, 0);
-    server.await_held();
+    let held = server.await_held();
     (1..10).for_each(|number| send(&manager, 0, number));
     for (priority, number) in [(20, 100), (30, 200), (20, 101)] {
         at_fifo(&manager, priority, || send(&manager, 0, number));
     }
     // All have come in before the gate opens.
     await_taken_in(&broker.socket, 12);
+    await_raised(held, 30);
     server.gate.send(()).unwrap();
     assert_eq!(server.next(), (0u32.to_ne_bytes().to_vec(), [ordinary, fifo(30)]));
     let expected = [(200u32, fifo(30)), (100, fifo(20)), (101, fifo(20))].into_iter();
@@ -594,6 +597,14 @@ fn await_taken_in(socket: &Path, n_transactions: u32) {
     }
 }
 
+/// Waits until a thread has this real-time priority. The transaction for which it is raised is
+/// counted before that.
+fn await_raised(tid: u32, priority: i32) {
+    while schedule::priority(tid).unwrap() != priority {
+        thread::yield_now();
+    }
+}
+
 /// The sender's own looper, which waits at its lane, is not woken.
 fn a_thread_that_was_raised_serves_on() {
     let broker = Broker::start();
@@ -603,10 +614,10 @@ fn a_thread_that_was_raised_serves_on() {
     let (ordinary, fifo) = ([libc::SCHED_OTHER, 0], [libc::SCHED_FIFO, 20]);
     for _ in 0..20 {
         send(&manager, HOLD, 0);
-        server.await_held();
+        let held = server.await_held();
         at_fifo(&manager, 20, || {
             send(&manager, 0, 1);
-            await_taken_in(&broker.socket, 1);
+            await_raised(held, 20);
             server.gate.send(()).unwrap();
             assert_eq!(server.next().1, [ordinary, fifo]);
             assert_eq!(server.next().1, [fifo, fifo]);
